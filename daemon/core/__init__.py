@@ -1,0 +1,1 @@
+"""The pure core: values and decisions.  No input or output, no clock, no logging, no randomness."""

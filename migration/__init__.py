@@ -1,0 +1,1 @@
+"""Nodes: starting, checkpointing and resuming containers on them.  No policy lives here."""

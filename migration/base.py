@@ -1,0 +1,193 @@
+"""What every engine promises: one protocol, the orders it takes, its errors.
+
+An engine acts on the containers of nodes and reports what it found.  It never
+decides anything.  Every call has a deadline of its own and may be repeated.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from daemon.core.types import (
+    Checkpoint,
+    Generation,
+    JobId,
+    JobSpec,
+    NodeName,
+    SegmentRef,
+    SegmentView,
+)
+
+
+class EngineError(Exception):
+    """Base of everything an engine raises."""
+
+
+class EngineUnreachableError(EngineError):
+    """The node's engine did not answer in time.  Nothing is known about the node."""
+
+
+class OrderRefusedError(EngineError):
+    """The order cannot be carried out on any node: the image or a mount is at fault."""
+
+
+class NodeUnfitError(EngineError):
+    """The order failed because of this node; another one may do."""
+
+
+class NotSavedError(EngineError):
+    """The checkpoint failed.  The job is alive, in the state in which it was found."""
+
+    def __init__(self, reason: str, *, frozen: bool) -> None:
+        super().__init__(reason)
+        self.frozen = frozen
+
+
+class NotResumableError(EngineError):
+    """The generation cannot be resumed here; no instruction of the job ran."""
+
+
+class StillAliveError(EngineError):
+    """Processes of the segment survived; its node must be treated as occupied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrder:
+    """Everything needed for the next segment of a job."""
+
+    ref: SegmentRef
+    spec: JobSpec
+    #: Values of the job's environment; never logged, never stored in the database.
+    env: Mapping[str, str]
+    #: The pinned image; None pins what ``spec.image`` names on the node now.
+    image_digest: str | None
+    #: When the batch system was asked and said that the node is idle.  The node
+    #: refuses the order if a prolog has run there since.
+    seen: datetime
+    #: What to resume from; None is a start from the beginning.
+    generation: Generation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A segment that runs."""
+
+    container: str
+    image_digest: str
+    #: From the order to the first instruction.
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A committed checkpoint whose processes are proven gone."""
+
+    checkpoint: Checkpoint
+    #: From the call to the moment the job was frozen.
+    freeze_seconds: float
+    #: From the call to the empty cgroup.
+    vacate_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupCensus:
+    """One segment's cgroup, read on the node."""
+
+    ref: SegmentRef
+    processes: int
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """What lives on a node by its own kernel's word, not by Docker's."""
+
+    boot_id: str
+    segments: tuple[CgroupCensus, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What must be the same, or fit, for a job to go on on another node."""
+
+    engine: str
+    kernel: str
+    runc: str
+    criu: str
+    boot_id: str
+    cgroup: str
+    cpu_flags: str
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever the canary has to be run again."""
+        return "|".join((self.engine, self.kernel, self.runc, self.criu, self.boot_id, self.cgroup))
+
+
+class Engine(Protocol):
+    """The containers of all nodes."""
+
+    def survey(self, node: NodeName) -> tuple[SegmentView, ...]:
+        """
+        List the containers of this instance on the node, ended ones too.
+
+        Raises:
+            EngineUnreachableError: nothing is known about the node.
+        """
+
+    def place(self, order: StartOrder) -> Placed:
+        """
+        Start or resume a segment, once.
+
+        On any error no process of the segment is left and its container is removed,
+        unless the engine is out of reach: then a census must tell.
+
+        Raises:
+            OrderRefusedError: no node could do it (unknown image, missing mount source).
+            NotResumableError: the generation is at fault, or does not fit this node.
+            NodeUnfitError: the node is at fault, or a prolog has claimed it.
+            EngineUnreachableError: it may or may not have happened.
+        """
+
+    def freeze(self, ref: SegmentRef) -> None:
+        """Stop the segment's processes where they are; idempotent."""
+
+    def thaw(self, ref: SegmentRef) -> None:
+        """Let them go on; idempotent."""
+
+    def checkpoint(self, ref: SegmentRef, *, deadline_seconds: float) -> Saved:
+        """
+        Save the segment and then end it: the processes are killed only after the commit.
+
+        Raises:
+            NotSavedError: the job goes on in the state in which it was found.
+            EngineUnreachableError: it may or may not have happened; ask ``settled``.
+        """
+
+    def settled(self, ref: SegmentRef) -> Checkpoint | None:
+        """Return the checkpoint that this segment committed at its end, if there is one."""
+
+    def signal(self, ref: SegmentRef, signal: int) -> None:
+        """Send a signal to the segment's first process."""
+
+    def kill(self, ref: SegmentRef) -> None:
+        """
+        End every process of the segment and prove it from the node's cgroups; idempotent.
+
+        Raises:
+            StillAliveError: something survived.
+            EngineUnreachableError: nothing is proven.
+        """
+
+    def logs(self, ref: SegmentRef, *, follow: bool = False) -> Iterator[bytes]:
+        """Yield what the segment printed, from its beginning, stdout and stderr in order."""
+
+    def remove(self, ref: SegmentRef) -> None:
+        """Remove the container and its cgroup; idempotent."""
+
+    def census(self, node: NodeName) -> Census:
+        """Read the node's cgroups through a program of its own."""
+
+    def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
+        """Delete the job's generations except one, and its directory when none is kept."""
