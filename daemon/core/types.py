@@ -39,9 +39,7 @@ class JobState(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-TERMINAL = frozenset(
-    {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT}
-)
+TERMINAL = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
 #: States in which a process tree of the job may exist somewhere.
 PLACED = frozenset(
     {
@@ -280,8 +278,14 @@ class EngineView:
     reachable: bool
     #: Passed the canary since its last boot and package change.
     fit: bool = False
+    #: Jobs of users other than root can be checkpointed here (CAP_SYS_RESOURCE).
+    other_users: bool = True
     #: Why it is not reachable or not fit, for people.
     why: str = ""
+    #: Since when it has not answered.
+    silent_since: datetime | None = None
+    #: A canary that failed is not run again before this moment.
+    probe_after: datetime | None = None
     segments: tuple[SegmentView, ...] = ()
 
 
@@ -292,8 +296,10 @@ class Snapshot:
     now: datetime
     #: The last complete answer of the batch system; None before the first.
     cluster: Cluster | None
-    #: Nodes that were idle in each of the last looks, as many as the policy asks for.
+    #: Nodes that were idle in each of the last looks, as many as the site asks for.
     settled: frozenset[NodeName] = frozenset()
+    #: When a node that is not free to fill stopped being so.
+    since: Mapping[NodeName, datetime] = field(default_factory=lambda: MappingProxyType({}))
     engines: Mapping[NodeName, EngineView] = field(default_factory=lambda: MappingProxyType({}))
     #: All jobs that have not ended, in order of submission.
     jobs: tuple[Job, ...] = ()

@@ -1,0 +1,107 @@
+"""Which job goes into which gap: packing by cores and memory.
+
+First the jobs that already did some work, then the others, each in the order of
+submission; each into the node that it fits most tightly, so that large gaps stay
+whole for large jobs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from daemon.core.actions import Place
+from daemon.core.policy import Policy
+from daemon.core.types import (
+    PLACED,
+    Epoch,
+    Job,
+    JobState,
+    NodeName,
+    NodeState,
+    Snapshot,
+)
+from daemon.core.wanted import Want
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    node: NodeName
+    cpus: int
+    memory_mib: int
+    jobs: int
+    #: Jobs of ordinary users can be moved away from here.
+    any_user: bool
+
+    def fits(self, job: Job) -> bool:
+        return (
+            job.spec.cpus <= self.cpus
+            and job.spec.memory_mib <= self.memory_mib
+            and self.jobs > 0
+            and (self.any_user or job.spec.owner.uid == 0)
+        )
+
+    def less(self, job: Job) -> "_Room":
+        return replace(
+            self,
+            cpus=self.cpus - job.spec.cpus,
+            memory_mib=self.memory_mib - job.spec.memory_mib,
+            jobs=self.jobs - 1,
+        )
+
+
+def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Place]:
+    """Yield a placement for every waiting job that fits somewhere now."""
+    if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
+        return
+    rooms = _rooms(snapshot, policy, wanted)
+    for job in _waiting(snapshot):
+        fitting = [room for room in rooms.values() if room.fits(job)]
+        if not fitting:
+            continue
+        room = min(fitting, key=lambda room: (room.cpus, room.memory_mib, room.node))
+        rooms[room.node] = room.less(job)
+        yield Place(
+            job=job.id,
+            node=room.node,
+            epoch=Epoch(job.segment.epoch + 1 if job.segment is not None else 1),
+            generation=job.generation,
+            seen=snapshot.cluster.taken,
+            reason=f"{room.node} is idle with {room.cpus} cores and {room.memory_mib} MiB free",
+        )
+
+
+def _waiting(snapshot: Snapshot) -> list[Job]:
+    """Return the jobs that may be placed now, in the order in which they are served."""
+    ready = [
+        job
+        for job in snapshot.jobs
+        if job.state in {JobState.QUEUED, JobState.PARKED}
+        and not (job.hold_wanted or job.cancel_wanted or job.id in snapshot.busy_jobs)
+        and (job.not_before is None or job.not_before <= snapshot.now)
+    ]
+    return sorted(ready, key=lambda job: (job.state is not JobState.PARKED, job.submitted, job.id))
+
+
+def _rooms(
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
+) -> dict[NodeName, _Room]:
+    """Return the free capacity of every node that may be filled."""
+    rooms: dict[NodeName, _Room] = {}
+    if snapshot.cluster is None:
+        return rooms
+    for name in sorted(snapshot.cluster.nodes):
+        node, engine = snapshot.cluster.nodes[name], snapshot.engines.get(name)
+        if node.state is not NodeState.IDLE or name not in snapshot.settled or name in wanted:
+            continue
+        if engine is None or not (engine.reachable and engine.fit) or name in snapshot.busy_nodes:
+            continue
+        rooms[name] = _Room(
+            name,
+            node.cpus - policy.reserve_cpus,
+            node.memory_mib - policy.reserve_memory_mib,
+            policy.max_jobs_per_node,
+            engine.other_users,
+        )
+    for job in snapshot.jobs:
+        if job.state in PLACED and job.segment is not None and job.segment.node in rooms:
+            rooms[job.segment.node] = rooms[job.segment.node].less(job)
+    return rooms

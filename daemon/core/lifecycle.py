@@ -1,0 +1,100 @@
+"""The job's life as a table: which event leads from which state to which.
+
+Nothing else in the project compares states to find out what comes next.  The
+table is drawn in docs/architecture.md.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from daemon.core.types import PLACED, TERMINAL, Job, JobState
+
+S = JobState
+
+
+class Event(StrEnum):
+    """What can happen to a job.  Stored; values never change their meaning."""
+
+    START = "start"
+    RESUME = "resume"
+    #: Its first instruction on the node has run.
+    PLACED = "placed"
+    EVICT = "evict"
+    SAVED = "saved"
+    #: The claim went away before anything was saved: it goes on where it is.
+    THAWED = "thawed"
+    #: It waits for a resume from its last generation.
+    PARK = "park"
+    #: It waits for a start from the beginning.
+    REQUEUE = "requeue"
+    HOLD = "hold"
+    SILENT = "silent"
+    ANSWERED = "answered"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+E = Event
+
+
+class IllegalTransitionError(Exception):
+    """An event came in a state in which it must not: a fault of stopgap's own."""
+
+    def __init__(self, state: JobState, event: Event) -> None:
+        super().__init__(f"event {event.value} must not happen in state {state.value}")
+        self.state = state
+        self.event = event
+
+
+def _table() -> dict[tuple[JobState, Event], JobState]:
+    table = {
+        (S.QUEUED, E.START): S.STARTING,
+        (S.PARKED, E.RESUME): S.RESUMING,
+        (S.STARTING, E.PLACED): S.RUNNING,
+        (S.RESUMING, E.PLACED): S.RUNNING,
+        (S.RUNNING, E.EVICT): S.EVICTING,
+        (S.EVICTING, E.SAVED): S.PARKED,
+        (S.EVICTING, E.THAWED): S.RUNNING,
+        (S.QUEUED, E.HOLD): S.HELD,
+        (S.PARKED, E.HOLD): S.HELD,
+        (S.UNREACHABLE, E.ANSWERED): S.RUNNING,
+        # Its node was out of reach while the checkpoint was committed there.
+        (S.UNREACHABLE, E.SAVED): S.PARKED,
+    }
+    # Whatever became of a segment, its job waits with or without a checkpoint.
+    for state in (*PLACED, S.HELD):
+        table[state, E.PARK] = S.PARKED
+        table[state, E.REQUEUE] = S.QUEUED
+    for state in PLACED - {S.UNREACHABLE}:
+        table[state, E.SILENT] = S.UNREACHABLE
+    for state in PLACED:
+        table[state, E.COMPLETED] = S.COMPLETED
+    for state in set(S) - TERMINAL:
+        table[state, E.FAILED] = S.FAILED
+        table[state, E.CANCELLED] = S.CANCELLED
+        table[state, E.TIMED_OUT] = S.TIMED_OUT
+    return table
+
+
+TRANSITIONS: Mapping[tuple[JobState, Event], JobState] = MappingProxyType(_table())
+
+
+def advance(state: JobState, event: Event) -> JobState:
+    """
+    Return the state that the event leads to.
+
+    Raises:
+        IllegalTransitionError: the table has no such line.
+    """
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalTransitionError(state, event) from None
+
+
+def waiting_event(job: Job) -> Event:
+    """Return how the job waits from now on: for a resume if it has a checkpoint."""
+    return Event.REQUEUE if job.generation is None else Event.PARK

@@ -1,0 +1,212 @@
+"""What to do next: a pure function from a snapshot to an ordered list of actions.
+
+Order is safety.  What frees a node comes before what fills one, and each action
+is right by itself, so that a plan may be cut off anywhere.  Every list is sorted
+before a choice is made from it: the order in which a batch system happens to list
+its nodes cannot matter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from daemon.core.actions import (
+    Action,
+    Adopt,
+    Drop,
+    Hold,
+    LoseTouch,
+    Probe,
+    Release,
+    Settle,
+    Stop,
+    Sweep,
+    Thaw,
+    Vacate,
+)
+from daemon.core.fill import fill
+from daemon.core.policy import Policy
+from daemon.core.types import (
+    PLACED,
+    EngineView,
+    Job,
+    JobState,
+    NodeName,
+    Outcome,
+    Phase,
+    SegmentView,
+    Snapshot,
+)
+from daemon.core.wanted import Want, wants
+
+
+def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
+    """Return what to do now, in order; every prefix of it is safe to carry out alone."""
+    wanted = wants(snapshot, policy)
+    return (
+        *_settlements(snapshot, policy, wanted),
+        *_vacations(snapshot, wanted),
+        *_wishes(snapshot),
+        *_sweeps(snapshot),
+        *_probes(snapshot, policy, wanted),
+        *fill(snapshot, policy, wanted),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A job that may live, beside what its engine says."""
+
+    job: Job
+    engine: EngineView | None
+    view: SegmentView | None
+
+    @property
+    def answered(self) -> bool:
+        return self.engine is not None and self.engine.reachable
+
+
+def _placed(snapshot: Snapshot) -> Iterator[_Placed]:
+    for job in snapshot.jobs:
+        if job.state not in PLACED or job.id in snapshot.busy_jobs or job.segment is None:
+            continue
+        engine = snapshot.engines.get(job.segment.node)
+        views = engine.segments if engine is not None else ()
+        same = (v for v in views if (v.job, v.epoch) == (job.id, job.segment.epoch))
+        yield _Placed(job, engine, next(same, None))
+
+
+def _settlements(
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
+) -> Iterator[Action]:
+    """Bring what we believe into line with what the engines say."""
+    for placed in _placed(snapshot):
+        job, segment = placed.job, placed.job.segment
+        if segment is None:
+            continue
+        if not placed.answered:
+            if job.state is not JobState.UNREACHABLE and _silent(placed.engine, snapshot, policy):
+                why = placed.engine.why if placed.engine is not None else "never answered"
+                yield LoseTouch(ref=segment.ref, reason=f"{segment.node} does not answer: {why}")
+        elif placed.view is None:
+            yield Settle(ref=segment.ref, view=None, reason="its container is gone")
+        elif placed.view.phase is Phase.EXITED:
+            code = placed.view.exit_code
+            yield Settle(
+                ref=segment.ref, view=placed.view, reason=f"its container ended with {code}"
+            )
+        elif placed.view.phase is Phase.CREATED:
+            yield Settle(ref=segment.ref, view=placed.view, reason="its container never started")
+        elif job.state in {JobState.STARTING, JobState.RESUMING, JobState.UNREACHABLE}:
+            yield Adopt(
+                ref=segment.ref, view=placed.view, reason=f"found running on {segment.node}"
+            )
+        elif job.state is JobState.EVICTING and segment.node not in wanted:
+            yield Thaw(ref=segment.ref, reason=f"nobody wants {segment.node} any more")
+
+
+def _silent(engine: EngineView | None, snapshot: Snapshot, policy: Policy) -> bool:
+    since = engine.silent_since if engine is not None else None
+    return since is None or snapshot.now - since >= policy.silence
+
+
+def _vacations(snapshot: Snapshot, wanted: dict[NodeName, Want]) -> Iterator[Action]:
+    """One action per node: the first step of every eviction freezes all its jobs at once."""
+    live: dict[NodeName, list[Job]] = {}
+    for placed in _placed(snapshot):
+        job, view = placed.job, placed.view
+        if not placed.answered or view is None or view.phase not in {Phase.RUNNING, Phase.FROZEN}:
+            continue
+        if job.state in {JobState.RUNNING, JobState.EVICTING} and job.segment is not None:
+            live.setdefault(job.segment.node, []).append(job)
+    for node in sorted(live):
+        want = wanted.get(node)
+        if want is None or not want.now:
+            continue
+        refs = tuple(
+            job.segment.ref
+            for job in sorted(live[node], key=lambda job: job.id)
+            if job.segment is not None and _due(job, want, snapshot.now)
+        )
+        if refs:
+            yield Vacate(
+                node=node,
+                refs=refs,
+                deadline=want.deadline,
+                seen=want.since,
+                source=want.source,
+                reason=want.reason,
+            )
+
+
+def _due(job: Job, want: Want, now: datetime) -> bool:
+    """Tell whether to try now: after a checkpoint that failed there is a pause."""
+    return (
+        job.state is JobState.RUNNING
+        or job.not_before is None
+        or now >= min(job.not_before, want.deadline)
+    )
+
+
+def _wishes(snapshot: Snapshot) -> Iterator[Action]:
+    """Carry out what users asked for, and limits they set themselves."""
+    for job in snapshot.jobs:
+        if job.id in snapshot.busy_jobs:
+            continue
+        if job.state in PLACED:
+            if job.segment is None:
+                continue
+            if job.cancel_wanted:
+                yield Stop(
+                    ref=job.segment.ref, outcome=Outcome.CANCELLED, reason="cancelled by request"
+                )
+            elif _over_time(job, snapshot.now):
+                limit = job.spec.time_limit
+                yield Stop(
+                    ref=job.segment.ref,
+                    outcome=Outcome.TIMED_OUT,
+                    reason=f"over its limit of {limit}",
+                )
+        elif job.cancel_wanted:
+            yield Drop(job=job.id, reason="cancelled by request")
+        elif job.hold_wanted and job.state is not JobState.HELD:
+            yield Hold(job=job.id, reason="held by request")
+        elif job.state is JobState.HELD and not job.hold_wanted:
+            yield Release(job=job.id, reason="released by request")
+
+
+def _over_time(job: Job, now: datetime) -> bool:
+    if job.spec.time_limit is None or job.segment is None or job.state is not JobState.RUNNING:
+        return False
+    return job.ran + (now - job.segment.started) >= job.spec.time_limit
+
+
+def _sweeps(snapshot: Snapshot) -> Iterator[Action]:
+    """Remove containers of ours that belong to no segment that may live."""
+    current = {
+        (job.id, job.segment.epoch)
+        for job in snapshot.jobs
+        if job.state in PLACED and job.segment is not None
+    }
+    for node in sorted(snapshot.engines):
+        engine = snapshot.engines[node]
+        if node in snapshot.busy_nodes or not engine.reachable:
+            continue
+        for view in sorted(engine.segments, key=lambda view: (view.job, view.epoch)):
+            if view.job in snapshot.busy_jobs or (view.job, view.epoch) in current:
+                continue
+            yield Sweep(node=node, view=view, reason="belongs to no segment that may live")
+
+
+def _probes(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Action]:
+    """Run the canary where a node could be used but has not proven that it can."""
+    if not any(job.state in {JobState.QUEUED, JobState.PARKED} for job in snapshot.jobs):
+        return
+    if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
+        return
+    for node in sorted(snapshot.engines):
+        engine = snapshot.engines[node]
+        due = engine.probe_after is None or snapshot.now >= engine.probe_after
+        free = node in snapshot.settled and node not in wanted and node not in snapshot.busy_nodes
+        if free and due and engine.reachable and not engine.fit:
+            yield Probe(node=node, reason=engine.why or "not probed yet")

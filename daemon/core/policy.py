@@ -1,0 +1,39 @@
+"""The knobs of every decision, with defaults and reasons."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How stopgap decides.  The defaults suit a cluster with a 15 s poll."""
+
+    #: A claim without a deadline of its own must be met in this time; the batch
+    #: system's prolog time-out is the upper bound.
+    vacate: timedelta = timedelta(seconds=60)
+    #: A claim expected within this time keeps a node from being filled: a shorter
+    #: segment would not be worth its start and its checkpoint.
+    horizon: timedelta = timedelta(seconds=120)
+    #: A claim with a time is met this long before it.
+    ahead: timedelta = timedelta(seconds=15)
+    #: An older picture of the batch system starts nothing.
+    stale: timedelta = timedelta(seconds=60)
+    #: What runs on a node of which nothing is known any more is kept this long.
+    unknown_grace: timedelta = timedelta(seconds=300)
+    #: An engine that is silent this long makes its jobs UNREACHABLE.
+    silence: timedelta = timedelta(seconds=30)
+    #: Left free on each node for the site's own services.
+    reserve_cpus: int = 0
+    reserve_memory_mib: int = 512
+    #: More jobs than this on one node make an eviction slow.
+    max_jobs_per_node: int = 64
+    #: Faults in a row after which a job is held instead of tried again.
+    max_faults: int = 8
+    #: The first pause after a fault; it doubles with each further one.
+    fault_pause: timedelta = timedelta(seconds=2)
+    fault_pause_max: timedelta = timedelta(seconds=300)
+
+    def pause_after(self, faults: int) -> timedelta:
+        """Return how long a job is left alone after so many faults in a row."""
+        doubled = self.fault_pause * (1 << max(0, min(faults - 1, 20)))
+        return min(doubled, self.fault_pause_max)
