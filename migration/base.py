@@ -122,7 +122,7 @@ class Fingerprint:
     @property
     def digest(self) -> str:
         """Changes whenever the canary has to be run again."""
-        return "|".join((self.engine, self.kernel, self.runc, self.criu, self.boot_id, self.cgroup))
+        return f"{self.engine}|{self.kernel}|{self.runc}|{self.criu}|{self.boot_id}|{self.cgroup}"
 
 
 class Engine(Protocol):
