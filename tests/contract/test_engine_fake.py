@@ -19,7 +19,7 @@ from migration.fake import FakeEngine, Program
 from tests.contract.clock import ManualClock
 from tests.contract.engine import Act, EngineContract, job_numbers
 
-PROGRAMS = {
+PROGRAMS: dict[tuple[str, ...], Program] = {
     (Act.COUNT.value,): Program(line_seconds=0.1),
     (Act.FAIL.value,): Program(line_seconds=0.1, seconds=1.0, exit_code=3),
     (Act.HOG.value,): Program(peak_memory_mib=10_000),
