@@ -62,7 +62,7 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
         yield Place(
             job=job.id,
             node=room.node,
-            epoch=Epoch(job.segment.epoch + 1 if job.segment is not None else 1),
+            epoch=Epoch(job.last_epoch + 1),
             generation=job.generation,
             seen=snapshot.cluster.taken,
             reason=f"{room.node} is idle with {room.cpus} cores and {room.memory_mib} MiB free",

@@ -232,6 +232,8 @@ class Job:
     image_digest: str | None = None
     #: The newest segment, running or not; None before the first start.
     segment: Segment | None = None
+    #: The highest epoch ever used, also by a segment that never ran.
+    last_epoch: int = 0
     #: What a resume starts from; None is the beginning.
     generation: Generation | None = None
     #: Wall time of all ended segments.
@@ -268,6 +270,8 @@ class SegmentView:
     #: As the engine reports it; 137 is SIGKILL, 143 SIGTERM.  None before the end.
     exit_code: int | None = None
     oom_killed: bool = False
+    #: The engine was out of reach at some time since the start: it may have missed the end.
+    unwitnessed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

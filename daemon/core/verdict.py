@@ -53,9 +53,10 @@ def judge(job: Job, view: SegmentView | None, saved: Checkpoint | None) -> Verdi
             outcome=Outcome.FAILED,
             event=Event.FAILED,
             exit_code=view.exit_code,
-            reason=f"used more than its {job.spec.memory_mib} MiB of memory; submit it with more --mem",
+            reason=f"used more than its {job.spec.memory_mib} MiB; submit it with more --mem",
         )
-    if view.exit_code in _ENDED_FROM_OUTSIDE or view.exit_code == _UNWITNESSED:
+    unseen = view.unwitnessed and view.exit_code == _UNWITNESSED
+    if view.exit_code in _ENDED_FROM_OUTSIDE or unseen:
         return _crash(job, f"ended from outside (exit code {view.exit_code})")
     if view.exit_code == 0:
         return Verdict(

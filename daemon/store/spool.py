@@ -1,0 +1,74 @@
+"""What belongs to a job and is too large or too secret for the database: files, root-only.
+
+jobs/<id>/env.json      values of the job's environment
+jobs/<id>/<epoch>.log   what a segment printed; complete as soon as it is there
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from daemon.core.types import Epoch, JobId
+
+_CHUNK = 1 << 20
+
+
+class Spool:
+    """The jobs' own files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put_env(self, job: JobId, env: Mapping[str, str]) -> None:
+        """Keep the job's environment until the job has ended."""
+        self._put(self._folder(job) / "env.json", [json.dumps(dict(env)).encode()])
+
+    def env(self, job: JobId) -> dict[str, str]:
+        """Return the job's environment; empty when it has none."""
+        try:
+            text = (self._folder(job) / "env.json").read_text()
+        except FileNotFoundError:
+            return {}
+        return {str(name): str(value) for name, value in json.loads(text).items()}
+
+    def drop_env(self, job: JobId) -> None:
+        """Forget the job's environment; idempotent."""
+        (self._folder(job) / "env.json").unlink(missing_ok=True)
+
+    def put_log(self, job: JobId, epoch: Epoch, chunks: Iterable[bytes]) -> None:
+        """Keep what a segment printed: all of it or nothing."""
+        self._put(self._folder(job) / f"{epoch}.log", chunks)
+
+    def has_log(self, job: JobId, epoch: Epoch) -> bool:
+        """Tell whether the segment's log has been kept."""
+        return (self._folder(job) / f"{epoch}.log").exists()
+
+    def log(self, job: JobId, epoch: Epoch) -> Iterator[bytes]:
+        """Yield what the segment printed; nothing when it was not kept."""
+        try:
+            file = (self._folder(job) / f"{epoch}.log").open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+    def _folder(self, job: JobId) -> Path:
+        return self._root / "jobs" / str(job)
+
+    def _put(self, path: Path, chunks: Iterable[bytes]) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        folder = os.open(path.parent, os.O_DIRECTORY | os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
