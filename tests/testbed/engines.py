@@ -1,0 +1,76 @@
+"""Docker engines beside the system's: one for each node, with nothing in common."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from tests.testbed.layout import Layout
+
+
+class EngineError(Exception):
+    """An engine of the bed did not do what it was asked."""
+
+
+def configure(bed: Layout, node: str) -> None:
+    """Write the engine's configuration, which ``stopgap node setup`` edits later."""
+    home = bed.node(node)
+    home.mkdir(parents=True)
+    settings = {
+        "experimental": True,
+        "live-restore": False,
+        "storage-driver": "overlay2",
+        # Without it all engines of a machine share one identity.
+        "deprecated-key-path": f"{home}/key.json",
+    }
+    (home / "daemon.json").write_text(json.dumps(settings, indent=2) + "\n")
+
+
+def dockerd_argv(bed: Layout, node: str) -> list[str]:
+    """Return the command of one node's dockerd."""
+    home = bed.node(node)
+    return [
+        "dockerd",
+        f"--config-file={home}/daemon.json",
+        f"--host={bed.engine(node)}",
+        f"--data-root={home}/docker",
+        f"--exec-root={home}/exec",
+        f"--pidfile={home}/docker.pid",
+        f"--cgroup-parent={bed.container_cgroup}/{node}",
+        "--exec-opt=native.cgroupdriver=cgroupfs",
+        "--bridge=none",
+        "--iptables=false",
+        "--ip-forward=false",
+        # CRIU cannot restore with the symbolic link that Debian ships as docker-init.
+        "--init-path=/usr/bin/tini-static",
+    ]
+
+
+def answers(bed: Layout, node: str) -> bool:
+    """Return whether a node's engine answers."""
+    if not (bed.node(node) / "docker.sock").is_socket():
+        return False
+    return _docker(bed, node, "version").returncode == 0
+
+
+def load(bed: Layout, node: str, image: Path) -> None:
+    """
+    Load an image from a file into a node's engine.
+
+    Raises:
+        EngineError: the engine refused it.
+    """
+    answer = _docker(bed, node, "load", "--quiet", "--input", str(image))
+    if answer.returncode:
+        raise EngineError(f"{node}: docker load {image.name}: {answer.stderr.strip()}")
+
+
+def _docker(bed: Layout, node: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", "--host", bed.engine(node), *argv],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"LC_ALL": "C"},
+        timeout=120,
+        check=False,
+    )
