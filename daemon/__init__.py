@@ -1,1 +1,4 @@
-"""The stopgap daemon: what decides, remembers and answers.  Batch systems live in adapters, nodes in migration."""
+"""The stopgap daemon: what decides, remembers and answers.
+
+Batch systems live in ``adapters``, nodes in ``migration``.
+"""

@@ -35,6 +35,8 @@ class Change:
     image_digest: str | None = None
     #: True counts a fault that was not the job's, False ends a row of them.
     fault: bool | None = None
+    #: Leave the job alone for this long; not counted as a fault.
+    pause: timedelta | None = None
     cancel_wanted: bool | None = None
     hold_wanted: bool | None = None
 
@@ -62,6 +64,8 @@ def apply(
         job = replace(job, generation=change.checkpoint.generation)
     if change.fault is not None:
         job = _faulted(job, now, policy) if change.fault else _unfaulted(job)
+    if change.pause is not None:
+        job = replace(job, not_before=now + change.pause)
     return replace(
         job,
         ended=now if state in TERMINAL else None,

@@ -1,0 +1,50 @@
+"""One tick: look, decide, act.  The same for the daemon and for a simulation."""
+
+from typing import Protocol
+
+import structlog
+
+from daemon.core.actions import Action, jobs_of
+from daemon.core.plan import plan
+from daemon.core.policy import Policy
+from daemon.core.types import Snapshot
+
+_log = structlog.get_logger(__name__)
+
+
+class Eyes(Protocol):
+    """Whatever can be looked at."""
+
+    def look(self) -> Snapshot:
+        """Return everything that is known now."""
+
+
+class Hands(Protocol):
+    """Whatever can carry out an action."""
+
+    def perform(self, action: Action) -> None:
+        """Begin the action; its outcome shows in a later look."""
+
+
+class Controller:
+    """Joins eyes, the plan and hands."""
+
+    def __init__(self, *, eyes: Eyes, hands: Hands, policy: Policy) -> None:
+        self._eyes = eyes
+        self._hands = hands
+        self._policy = policy
+
+    def tick(self) -> tuple[Action, ...]:
+        """Look, decide, act once; return what was begun."""
+        snapshot = self._eyes.look()
+        actions = plan(snapshot, self._policy)
+        for action in actions:
+            _log.info(
+                f"action.{type(action).__name__.lower()}",
+                jobs=jobs_of(action),
+                node=getattr(action, "node", None)
+                or getattr(getattr(action, "ref", None), "node", None),
+                reason=action.reason,
+            )
+            self._hands.perform(action)
+        return actions

@@ -1,0 +1,156 @@
+"""How segments end: the log is kept, the records are closed, nothing is left on the node."""
+
+import structlog
+
+from daemon.core.actions import Settle, Stop, Sweep
+from daemon.core.history import Change
+from daemon.core.lifecycle import Event
+from daemon.core.types import (
+    TERMINAL,
+    CheckpointMode,
+    Epoch,
+    Job,
+    JobId,
+    JobState,
+    Outcome,
+    SegmentRef,
+)
+from daemon.core.verdict import judge, log_chain
+from daemon.output import OutputError
+from daemon.placing import lost_time
+from daemon.tools import Tools
+from migration.base import EngineError
+
+_log = structlog.get_logger(__name__)
+
+_STOPPED = {Outcome.CANCELLED: Event.CANCELLED, Outcome.TIMED_OUT: Event.TIMED_OUT}
+
+
+def settle(tools: Tools, action: Settle) -> None:
+    """
+    Find out how a segment ended and record what follows.
+
+    The receipts come before the container's exit code: a checkpoint that was committed
+    while nobody listened is a checkpoint.  Where the job will run again, first every
+    process of the segment is proven gone.
+    """
+    ref = action.ref
+    job = tools.store.job(ref.job)
+    if job is None or job.segment is None or job.segment.ref != ref:
+        return
+    saved = tools.engine.settled(ref) if job.spec.checkpoint is CheckpointMode.CRIU else None
+    verdict = judge(job, action.view, saved)
+    if verdict.outcome not in {Outcome.COMPLETED, Outcome.FAILED}:
+        tools.engine.kill(ref)
+    keep_log(tools, job, ref)
+    struck = verdict.fault and job.state in {JobState.STARTING, JobState.RESUMING}
+    job, _ = tools.store.record(
+        Change(
+            job=ref.job,
+            event=verdict.event,
+            outcome=None if struck else verdict.outcome,
+            struck=struck,
+            lost=lost_time(job, verdict.outcome, tools),
+            checkpoint=saved,
+            exit_code=verdict.exit_code,
+            reason=verdict.reason,
+            fault=True if verdict.fault else None,
+        ),
+        now=tools.clock.now(),
+    )
+    _log.info("job.settled", job=ref.job, node=ref.node, outcome=verdict.outcome, reason=job.reason)
+    if job.state in TERMINAL:
+        finish(tools, job)
+    remove(tools, ref)
+
+
+def stop(tools: Tools, action: Stop) -> None:
+    """End a job that runs."""
+    job = tools.store.job(action.ref.job)
+    if job is None or job.segment is None or job.segment.ref != action.ref:
+        return
+    tools.engine.kill(action.ref)
+    keep_log(tools, job, action.ref)
+    job, _ = tools.store.record(
+        Change(
+            job=job.id,
+            event=_STOPPED[action.outcome],
+            outcome=action.outcome,
+            reason=action.reason,
+        ),
+        now=tools.clock.now(),
+    )
+    finish(tools, job)
+    remove(tools, action.ref)
+
+
+def drop(tools: Tools, job_id: JobId, reason: str) -> None:
+    """End a job that runs nowhere."""
+    job, _ = tools.store.record(
+        Change(job=job_id, event=Event.CANCELLED, reason=reason), now=tools.clock.now()
+    )
+    finish(tools, job)
+
+
+def sweep(tools: Tools, action: Sweep) -> None:
+    """Remove a container that belongs to no segment that may live."""
+    view = action.view
+    ref = SegmentRef(job=view.job, epoch=view.epoch, node=action.node)
+    tools.engine.kill(ref)
+    job = tools.store.job(view.job)
+    if job is not None:
+        keep_log(tools, job, ref)
+    tools.engine.remove(ref)
+
+
+def keep_log(tools: Tools, job: Job, ref: SegmentRef) -> None:
+    """
+    Copy what the segment printed into the job's own files, once.
+
+    When the node is out of reach its container stays there, and a later sweep keeps the log.
+    """
+    if not tools.spool.has_log(job.id, ref.epoch):
+        try:
+            tools.spool.put_log(job.id, ref.epoch, tools.engine.logs(ref))
+        except EngineError as exc:
+            _log.warning("log.not_kept", job=job.id, node=ref.node, reason=str(exc))
+
+
+def remove(tools: Tools, ref: SegmentRef) -> None:
+    """Remove the container if its log has been kept; a later sweep does it otherwise."""
+    if not tools.spool.has_log(ref.job, ref.epoch):
+        return
+    try:
+        tools.engine.remove(ref)
+    except EngineError as exc:
+        _log.warning("container.not_removed", job=ref.job, node=ref.node, reason=str(exc))
+
+
+def finish(tools: Tools, job: Job) -> None:
+    """Write the submitter's output file and delete what only a live job needs."""
+    if job.spec.output is not None:
+        try:
+            tools.output.write(job.spec.output, job.spec.owner, _log_of(tools, job))
+        except OutputError as exc:
+            _log.warning("output.not_written", job=job.id, reason=str(exc))
+            tools.store.record(
+                Change(job=job.id, reason=f"{job.reason}; output not written: {exc}"),
+                now=tools.clock.now(),
+            )
+    tools.spool.drop_env(job.id)
+    try:
+        tools.engine.forget(job.id)
+    except EngineError as exc:
+        _log.warning("checkpoints.not_removed", job=job.id, reason=str(exc))
+
+
+def _log_of(tools: Tools, job: Job) -> list[bytes]:
+    chunks: list[bytes] = []
+    for epoch in log_epochs(tools, job.id):
+        chunks += tools.spool.log(job.id, epoch)
+    return chunks
+
+
+def log_epochs(tools: Tools, job: JobId) -> tuple[Epoch, ...]:
+    """Return the segments whose output is the job's log, in order."""
+    return log_chain(tools.store.segments(job), tools.store.checkpoints(job))

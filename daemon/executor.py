@@ -1,0 +1,149 @@
+"""The hands: each action runs in a thread of its node's own pool.
+
+An engine that hangs holds up only its own node.  What an action changes is recorded
+by the action itself, intent first and outcome after.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from daemon import ending, evicting, placing, probing
+from daemon.core.actions import (
+    Action,
+    Adopt,
+    Drop,
+    Hold,
+    LoseTouch,
+    Place,
+    Probe,
+    Release,
+    Settle,
+    Stop,
+    Sweep,
+    Thaw,
+    Vacate,
+    jobs_of,
+    node_of,
+)
+from daemon.core.history import Change
+from daemon.core.lifecycle import Event, waiting_event
+from daemon.core.types import JobId, JobState, NodeName
+from daemon.probing import Prober
+from daemon.tools import Tools
+from migration.base import EngineError
+
+_log = structlog.get_logger(__name__)
+
+_THREADS_PER_NODE = 8
+
+
+class Executor:
+    """Carries out actions."""
+
+    def __init__(self, tools: Tools, prober: Prober) -> None:
+        self._tools = tools
+        self._prober = prober
+        self._lock = threading.Lock()
+        self._pools: dict[NodeName | None, ThreadPoolExecutor] = {}
+        self._closed = False
+
+    def perform(self, action: Action) -> None:
+        """Begin the action."""
+        with self._lock:
+            if self._closed:
+                return
+            node = node_of(action)
+            if node not in self._pools:
+                self._pools[node] = ThreadPoolExecutor(
+                    _THREADS_PER_NODE, thread_name_prefix=f"act-{node}"
+                )
+            self._tools.observer.begin(jobs_of(action), _alone(action))
+            self._pools[node].submit(self._run, action)
+
+    def close(self) -> None:
+        """Finish what is under way and begin nothing more."""
+        with self._lock:
+            self._closed = True
+            pools = list(self._pools.values())
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, action: Action) -> None:
+        try:
+            self._carry_out(action)
+        except EngineError as exc:
+            _log.warning("action.failed", action=type(action).__name__, reason=str(exc))
+            self._pause(jobs_of(action))
+        except Exception:  # noqa: BLE001  a fault of ours must not end the thread in silence
+            # The job stays as it is and the next look finds it.
+            _log.exception("action.fault", action=repr(action))
+            self._pause(jobs_of(action))
+        finally:
+            node = node_of(action)
+            looks = [node] if node is not None else []
+            # An eviction lets go of each job as soon as that one is saved.
+            jobs = () if isinstance(action, Vacate) else jobs_of(action)
+            self._tools.observer.end(jobs, _alone(action), looks)
+
+    def _pause(self, jobs: tuple[JobId, ...]) -> None:
+        for job in jobs:
+            if self._tools.store.job(job) is not None:
+                self._tools.store.record(
+                    Change(job=job, pause=self._tools.retry), now=self._tools.clock.now()
+                )
+
+    def _carry_out(self, action: Action) -> None:
+        tools = self._tools
+        match action:
+            case Place():
+                placing.place(tools, action)
+            case Vacate():
+                evicting.vacate(tools, action)
+            case Thaw():
+                evicting.thaw(tools, action)
+            case Settle():
+                ending.settle(tools, action)
+            case Stop():
+                ending.stop(tools, action)
+            case Sweep():
+                ending.sweep(tools, action)
+            case Probe(node=node):
+                probing.probe(tools, self._prober, node)
+            case _:
+                self._write_down(action)
+
+    def _write_down(self, action: Drop | LoseTouch | Hold | Release | Adopt) -> None:
+        """Carry out what only changes our own records."""
+        match action:
+            case Drop(job=job, reason=reason):
+                ending.drop(self._tools, job, reason)
+            case LoseTouch(ref=ref, reason=reason):
+                self._record(Change(job=ref.job, event=Event.SILENT, reason=reason))
+            case Hold(job=job, reason=reason):
+                self._record(Change(job=job, event=Event.HOLD, reason=reason))
+            case Release(job=job, reason=reason):
+                self._release(job, reason)
+            case Adopt():
+                self._adopt(action)
+
+    def _record(self, change: Change) -> None:
+        self._tools.store.record(change, now=self._tools.clock.now())
+
+    def _release(self, job_id: JobId, reason: str) -> None:
+        job = self._tools.store.job(job_id)
+        if job is not None:
+            self._record(Change(job=job_id, event=waiting_event(job), reason=reason, fault=False))
+
+    def _adopt(self, action: Adopt) -> None:
+        job = self._tools.store.job(action.ref.job)
+        if job is None or job.segment is None or job.segment.ref != action.ref:
+            return
+        event = Event.ANSWERED if job.state is JobState.UNREACHABLE else Event.PLACED
+        self._record(Change(job=job.id, event=event, reason=action.reason))
+
+
+def _alone(action: Action) -> NodeName | None:
+    """Return the node that the action needs for itself."""
+    return node_of(action) if isinstance(action, Vacate | Probe) else None

@@ -1,0 +1,108 @@
+"""Starting and resuming: a job gets its next segment."""
+
+from datetime import timedelta
+
+import structlog
+
+from daemon.core.actions import Place
+from daemon.core.history import Change
+from daemon.core.lifecycle import Event, waiting_event
+from daemon.core.types import Job, Outcome, Segment, SegmentRef
+from daemon.store import IntentId
+from daemon.tools import Tools
+from migration.base import (
+    EngineUnreachableError,
+    NodeUnfitError,
+    NotResumableError,
+    OrderRefusedError,
+    StartOrder,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+def place(tools: Tools, action: Place) -> None:
+    """
+    Write down the new segment, then start or resume it.
+
+    The epoch is in the store before the order leaves, so that whatever the order leaves
+    behind can be told apart from every later segment.
+    """
+    now = tools.clock.now()
+    ref = SegmentRef(job=action.job, epoch=action.epoch, node=action.node)
+    segment = Segment(
+        job=action.job,
+        epoch=action.epoch,
+        node=action.node,
+        started=now,
+        resumed_from=action.generation,
+    )
+    event = Event.START if action.generation is None else Event.RESUME
+    job, intent = tools.store.record(
+        Change(job=action.job, event=event, reason=action.reason, opened=segment),
+        now=now,
+        begin=event.value,
+    )
+    order = StartOrder(
+        ref=ref,
+        spec=job.spec,
+        env=tools.spool.env(job.id),
+        image_digest=job.image_digest,
+        seen=action.seen,
+        generation=action.generation,
+    )
+    try:
+        placed = tools.engine.place(order)
+    except OrderRefusedError as exc:
+        _refused(tools, job, intent, str(exc))
+    except (NodeUnfitError, NotResumableError) as exc:
+        _not_placed(tools, job, intent, str(exc), node_at_fault=isinstance(exc, NodeUnfitError))
+    except EngineUnreachableError as exc:
+        _record(tools, Change(job=job.id, event=Event.SILENT, reason=str(exc)), intent)
+    else:
+        change = Change(
+            job=job.id,
+            event=Event.PLACED,
+            reason=f"runs on {action.node}",
+            image_digest=placed.image_digest,
+            fault=False,
+        )
+        _record(tools, change, intent)
+        _log.info("job.placed", job=job.id, node=action.node, seconds=round(placed.seconds, 3))
+        if action.generation is not None:
+            # It is proven now: what is older will never be needed again.
+            tools.engine.forget(job.id, keep=action.generation)
+
+
+def _record(tools: Tools, change: Change, intent: IntentId | None) -> None:
+    tools.store.record(change, now=tools.clock.now(), finish=intent)
+
+
+def _refused(tools: Tools, job: Job, intent: IntentId | None, why: str) -> None:
+    """No node could do it: the end of a job that has done nothing yet, a fault for any other."""
+    if job.started is not None:
+        _not_placed(tools, job, intent, why, node_at_fault=False)
+        return
+    _record(tools, Change(job=job.id, event=Event.FAILED, reason=why, struck=True), intent)
+    tools.engine.forget(job.id)
+    tools.spool.drop_env(job.id)
+
+
+def _not_placed(
+    tools: Tools, job: Job, intent: IntentId | None, why: str, *, node_at_fault: bool
+) -> None:
+    segment = job.segment
+    change = Change(
+        job=job.id, event=waiting_event(job), reason=f"not placed: {why}", struck=True, fault=True
+    )
+    _record(tools, change, intent)
+    _log.warning("job.not_placed", job=job.id, node=segment and segment.node, reason=why)
+    if node_at_fault and segment is not None:
+        tools.observer.distrust(segment.node, why, until=tools.clock.now() + tools.distrust)
+
+
+def lost_time(job: Job, outcome: Outcome, tools: Tools) -> timedelta:
+    """Return the progress of the newest segment that is gone with it."""
+    if job.segment is None or outcome is not Outcome.CRASHED:
+        return timedelta()
+    return max(tools.clock.now() - job.segment.started, timedelta())

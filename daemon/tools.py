@@ -1,0 +1,33 @@
+"""What every hand needs, in one value."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from daemon.clock import Clock
+from daemon.observer import Observer
+from daemon.output import OutputWriter
+from daemon.store import Store
+from daemon.store.spool import Spool
+from migration.base import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The store, the engines, and how long things may take."""
+
+    store: Store
+    spool: Spool
+    engine: Engine
+    clock: Clock
+    observer: Observer
+    output: OutputWriter
+    #: The longest time for one checkpoint, however late the claim's deadline is.
+    checkpoint_limit: timedelta = timedelta(seconds=600)
+    #: Between SIGTERM and SIGKILL for jobs that save themselves.
+    signal_grace: timedelta = timedelta(seconds=30)
+    #: Between two tries to checkpoint a job whose node is wanted.
+    retry: timedelta = timedelta(seconds=2)
+    #: A node that failed an order is left alone for this long, then probed.
+    distrust: timedelta = timedelta(seconds=10)
+    #: A canary that failed is run again after this time.
+    probe_retry: timedelta = timedelta(seconds=300)
