@@ -1,0 +1,118 @@
+"""How requests are read and how answers are written, errors included."""
+
+from typing import TypeVar
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
+
+from daemon.api.ports import Refused
+from daemon.api.schemas import ErrorView
+
+M = TypeVar("M", bound=BaseModel)
+
+_HINTS = {
+    "image": "name it as docker pull would",
+    "command": "write it after --: stopgap submit --image IMAGE -- COMMAND…",
+    "name": "choose another --name",
+    "cpus": "ask for whole cores, for example --cpus 1",
+    "mem_mib": (
+        "--mem says what the job needs at its peak, for example --mem 2G; "
+        "all memory of a node cannot be asked for"
+    ),
+    "mounts": "write --mount SOURCE:TARGET[:ro] with two absolute paths",
+    "env": "write --env NAME=VALUE",
+    "workdir": "name an absolute path in the container",
+    "time_seconds": "leave --time out for no limit, or write for example --time 1-12:00:00",
+    "output": "name an absolute path",
+    "checkpoint": "choose --checkpoint criu, signal or none",
+    "seconds": "wait for more than 0 seconds and at most a day",
+}
+
+
+async def read(request: Request, model: type[M], limit: int) -> M:
+    """
+    Read a document of at most ``limit`` bytes.
+
+    Raises:
+        Refused: it is longer, or not valid.
+    """
+    return parse(await read_bytes(request, limit), model)
+
+
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """
+    Read a body of at most ``limit`` bytes.
+
+    Raises:
+        Refused: it is longer.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise Refused(f"the request is longer than {limit} bytes", "send less", 413)
+    return bytes(body)
+
+
+def parse(body: bytes, model: type[M]) -> M:
+    """
+    Read a document.
+
+    Raises:
+        Refused: with every problem of it.
+    """
+    try:
+        return model.model_validate_json(body or b"{}")
+    except ValidationError as exc:
+        raise _refusal(exc) from None  # its text would hold values of the environment
+
+
+def one(view: BaseModel, status: int = 200) -> Response:
+    """Answer with one document."""
+    return Response(view.model_dump_json(), status, media_type="application/json")
+
+
+def many(model: type[M], views: list[M]) -> Response:
+    """Answer with a list of documents."""
+    content = TypeAdapter(list[model]).dump_json(views)  # type: ignore[valid-type]  # known at run time
+    return Response(content, media_type="application/json")
+
+
+def tell_errors(app: FastAPI) -> None:
+    """Have every error of the application answered as an ErrorView."""
+
+    @app.exception_handler(Refused)
+    def _refused(_: Request, exc: Refused) -> Response:
+        return one(ErrorView(error=exc.error, hint=exc.hint), exc.status)
+
+    @app.exception_handler(RequestValidationError)
+    def _invalid(_: Request, exc: RequestValidationError) -> Response:
+        problems = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in exc.errors())
+        return one(ErrorView(error=problems, hint="see docs/cli-json.md"), 400)
+
+    @app.exception_handler(HTTPException)
+    def _http(_: Request, exc: HTTPException) -> Response:
+        hint = "client and daemon may be of different versions" if exc.status_code == 404 else ""
+        return one(ErrorView(error=str(exc.detail), hint=hint), exc.status_code)
+
+    @app.exception_handler(Exception)
+    def _failed(_: Request, exc: Exception) -> Response:
+        text = f"the daemon failed: {type(exc).__name__}"
+        return one(ErrorView(error=text, hint="the daemon's log says more"), 500)
+
+
+def _refusal(exc: ValidationError) -> Refused:
+    problems, hints = [], []
+    for error in exc.errors(include_url=False, include_input=False):
+        # A default that could not be made because another field is at fault.
+        if error["type"] == "default_factory_not_called":
+            continue
+        text = error["msg"].removeprefix("Value error, ")
+        where = ".".join(str(step) for step in error["loc"])
+        problems.append(f"{where}: {text}" if where else text)
+        hint = _HINTS.get(str(error["loc"][0])) if error["loc"] else "send JSON"
+        if hint and hint not in hints:
+            hints.append(hint)
+    return Refused("; ".join(problems), "; ".join(hints))
