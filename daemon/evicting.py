@@ -187,8 +187,9 @@ def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
     remove(tools, ref)
 
 
-def _end_without(tools: Tools, job: Job, ref: SegmentRef, intent: IntentId, action: Vacate) -> None:
+def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> None:
     """End a job that is not for CRIU: with time to save itself, or at once."""
+    ref = _ref(job)
     if job.spec.checkpoint is CheckpointMode.SIGNAL:
         tools.engine.signal(ref, _SIGTERM)
         until = min(tools.clock.now() + tools.signal_grace, action.deadline)

@@ -147,7 +147,7 @@ class Observer:
         with self._lock:
             self._cluster = replace(cluster, nodes=ours)
             for name, node in ours.items():
-                if node.state is NodeState.IDLE and not node.claims:
+                if node.state is NodeState.IDLE:
                     self._idle_looks[name] = self._idle_looks.get(name, 0) + 1
                     self._since.pop(name, None)
                 else:

@@ -6,6 +6,7 @@ from typing import Protocol
 import structlog
 
 from daemon.core.types import NodeName
+from daemon.store import NodeRecord
 from daemon.tools import Tools
 from migration.base import EngineError, EngineUnreachableError, Fingerprint
 
@@ -33,34 +34,41 @@ class Prober(Protocol):
         """Run the canary there."""
 
 
-def probe(tools: Tools, prober: Prober, node: NodeName, *, again: bool = False) -> Canary | None:
+def probe(tools: Tools, prober: Prober, node: NodeName) -> None:
     """
     Make the node fit, or say why it is not.
 
-    The canary is run only when something changed since it passed: a boot, an engine, a
-    package; or when somebody asks for it.
+    The canary is run only when something changed since it passed: a boot, an engine, a package.
     """
     known = tools.observer.record_of(node)
-    now = tools.clock.now()
-    canary: Canary | None = None
     try:
         digest = prober.fingerprint(node).digest
-        if again or not known.probe_ok or known.probe_digest != digest:
-            canary = prober.probe(node)
+        if known.probe_ok and known.probe_digest == digest:
+            _take(tools, replace(known, probe_why="", probed=tools.clock.now()))
+        else:
+            keep(tools, node, prober.probe(node), digest)
     except EngineUnreachableError:
         raise
     except EngineError as exc:
-        record = replace(known, probe_ok=False, probe_why=str(exc), probe_digest="", probed=now)
-    else:
-        record = replace(known, probe_digest=digest, probe_why="", probed=now)
-        if canary is not None:
-            record = replace(
-                record,
-                probe_ok=canary.passed,
-                probe_why=canary.reason,
-                other_users=canary.other_users,
-            )
-    _log.info("node.probed", node=node, fit=record.probe_ok, reason=record.probe_why)
+        _take(tools, replace(known, probe_ok=False, probe_why=str(exc), probe_digest=""))
+
+
+def keep(tools: Tools, node: NodeName, canary: Canary, digest: str) -> None:
+    """Remember what a canary found on a node of this fingerprint."""
+    _take(
+        tools,
+        replace(
+            tools.observer.record_of(node),
+            probe_digest=digest,
+            probe_ok=canary.passed,
+            probe_why=canary.reason,
+            probed=tools.clock.now(),
+            other_users=canary.other_users,
+        ),
+    )
+
+
+def _take(tools: Tools, record: NodeRecord) -> None:
+    _log.info("node.probed", node=record.name, fit=record.probe_ok, reason=record.probe_why)
     retry = None if record.probe_ok else tools.clock.now() + tools.probe_retry
     tools.observer.probed(record, retry_at=retry)
-    return canary

@@ -159,6 +159,23 @@ class JobChange(JobView):
     ]
 
 
+class FigureView(_View):
+    """Seconds of the last evictions."""
+
+    p50: float
+    max: float
+
+
+class EvictionsView(_View):
+    """How fast jobs got out of the way lately."""
+
+    count: int
+    #: From the look that saw the claim to the frozen job.
+    freeze_seconds: FigureView
+    #: From the daemon's decision to the empty cgroup.
+    vacate_seconds: FigureView
+
+
 class StatusView(_View):
     """The daemon in one sentence and some numbers."""
 
@@ -179,6 +196,8 @@ class StatusView(_View):
     nodes: dict[NodeState, int] = {}
     #: What needs a person, a line each.
     problems: list[str] = []
+    #: Of the last thousand; null before the first.
+    evictions: EvictionsView | None = None
 
 
 class ClaimView(_View):

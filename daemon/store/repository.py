@@ -5,7 +5,7 @@ costs no query.  All methods may be called from any thread.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -150,11 +150,24 @@ class Store:
 
     # -- jobs ---------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, *, now: datetime) -> Job:
-        """Enqueue a job and return it with its number."""
-        return self.submit_many([spec], now=now)[0]
+    def submit(
+        self, spec: JobSpec, *, now: datetime, prepare: Callable[[JobId], None] = lambda _job: None
+    ) -> Job:
+        """
+        Enqueue a job and return it with its number.
 
-    def submit_many(self, specs: list[JobSpec], *, now: datetime) -> list[Job]:
+        ``prepare`` is called with the number before anybody can see the job; when it fails
+        there is no job.
+        """
+        return self.submit_many([spec], now=now, prepare=prepare)[0]
+
+    def submit_many(
+        self,
+        specs: list[JobSpec],
+        *,
+        now: datetime,
+        prepare: Callable[[JobId], None] = lambda _job: None,
+    ) -> list[Job]:
         """Enqueue several jobs, all or none."""
         with self._session() as session:
             rows = [
@@ -172,6 +185,7 @@ class Store:
             session.flush()
             jobs = [mapping.read_job(row, None) for row in rows]
             for job in jobs:
+                prepare(job.id)
                 session.add(_event(job, "submit", now))
         with self._lock:
             self._live.update((job.id, job) for job in jobs)

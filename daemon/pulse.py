@@ -1,0 +1,107 @@
+"""The daemon's own state: what it last did, and whether that is well."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from adapters.base import BatchAdapter
+from daemon import views
+from daemon.api.schemas import StatusView
+from daemon.core.types import Snapshot
+from daemon.observer import Observer
+from daemon.store.repository import EvictionRecord
+
+
+class Pulse:
+    """Wakes the loop, and tells how it fares."""
+
+    def __init__(self, *, instance: str, adapter: BatchAdapter) -> None:
+        self._instance = instance
+        self._adapter = adapter
+        self._observer: Observer | None = None
+        self._awake = threading.Event()
+        self._last_tick: datetime | None = None
+        self._tick_seconds: float | None = None
+
+    def watch(self, observer: Observer) -> None:
+        """Tell of what this observer sees."""
+        self._observer = observer
+
+    def wake(self) -> None:
+        """Have the loop look at once."""
+        self._awake.set()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until somebody wakes the loop, at most so long."""
+        self._awake.wait(seconds)
+        self._awake.clear()
+
+    def ticked(self, at: datetime, seconds: float) -> None:
+        """Note that a tick is over."""
+        self._last_tick = at
+        self._tick_seconds = round(seconds, 4)
+
+    @property
+    def ready(self) -> bool:
+        """The batch system has answered and the loop has looked since."""
+        return (
+            self._observer is not None
+            and self._observer.look().cluster is not None
+            and self._last_tick is not None
+        )
+
+    def sentence(self) -> str:
+        """Return what systemd and ``stopgap status`` show."""
+        if self._observer is None:
+            return "starting"
+        return views.summary(
+            self._observer.look(), self._adapter.name, self._observer.batch_trouble
+        )
+
+    def status(self, evictions: Sequence[EvictionRecord]) -> StatusView:
+        """Return everything at once."""
+        if self._observer is None:
+            raise RuntimeError("nothing is watched yet")
+        snapshot = self._observer.look()
+        problems = _problems(snapshot, self._adapter.name, self._observer.batch_trouble)
+        nodes = snapshot.cluster.nodes.values() if snapshot.cluster is not None else ()
+        return StatusView(
+            summary=self.sentence(),
+            healthy=not problems,
+            version=installed_version(),
+            instance=self._instance,
+            batch=self._adapter.name,
+            batch_version=self._adapter.version,
+            batch_answered=snapshot.cluster.taken if snapshot.cluster is not None else None,
+            last_tick=self._last_tick,
+            tick_seconds=self._tick_seconds,
+            jobs=dict(Counter(job.state for job in snapshot.jobs)),
+            nodes=dict(Counter(node.state for node in nodes)),
+            problems=problems,
+            evictions=views.evictions_view(evictions),
+        )
+
+
+def _problems(snapshot: Snapshot, batch: str, trouble: str) -> list[str]:
+    found = [f"{batch} does not answer: {trouble}"] if trouble else []
+    found += [
+        f"{engine.node}: its engine does not answer: {engine.why}"
+        for _, engine in sorted(snapshot.engines.items())
+        if not engine.reachable
+    ]
+    found += [
+        f"{engine.node} gets no job: {engine.why}"
+        for _, engine in sorted(snapshot.engines.items())
+        if engine.reachable and not engine.fit and engine.probe_after is not None
+    ]
+    return found
+
+
+def installed_version() -> str:
+    """Return the version of this stopgap."""
+    try:
+        return version("stopgap")
+    except PackageNotFoundError:
+        return "unknown"

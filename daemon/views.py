@@ -1,0 +1,197 @@
+"""Nouns to the documents that callers read."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import median
+
+from daemon.api.schemas import (
+    CheckpointView,
+    ClaimView,
+    EventView,
+    EvictionsView,
+    FigureView,
+    JobDetail,
+    JobView,
+    MountRequest,
+    NodeView,
+    SegmentView,
+)
+from daemon.core.policy import Policy
+from daemon.core.types import (
+    PLACED,
+    Checkpoint,
+    Job,
+    JobState,
+    Node,
+    NodeName,
+    NodeState,
+    Segment,
+    Snapshot,
+)
+from daemon.core.wanted import wants
+from daemon.store.repository import EvictionRecord, HistoryLine
+
+
+def job_view(job: Job, now: datetime) -> JobView:
+    """Return one line of the queue."""
+    running = job.segment if job.segment is not None and job.state in PLACED else None
+    ran = job.ran
+    if running is not None and job.state not in {JobState.STARTING, JobState.RESUMING}:
+        ran += now - running.started
+    return JobView(
+        id=job.id,
+        name=job.spec.name,
+        user=job.spec.owner.name or str(job.spec.owner.uid),
+        state=job.state,
+        reason=job.reason,
+        node=None if running is None else running.node,
+        cpus=job.spec.cpus,
+        mem_mib=job.spec.memory_mib,
+        exit_code=job.exit_code,
+        submitted=job.submitted,
+        started=job.started,
+        ended=job.ended,
+        run_seconds=round(ran.total_seconds(), 3),
+        lost_seconds=round(job.lost.total_seconds(), 3),
+        evictions=job.evictions,
+        migrations=job.migrations,
+        image=job.spec.image,
+        command=list(job.spec.command),
+        checkpoint=job.spec.checkpoint,
+    )
+
+
+def job_detail(
+    job: Job,
+    now: datetime,
+    segments: Sequence[Segment],
+    checkpoints: Sequence[Checkpoint],
+    history: Sequence[HistoryLine],
+) -> JobDetail:
+    """Return a job with its history."""
+    limit = job.spec.time_limit
+    return JobDetail(
+        **job_view(job, now).model_dump(),
+        mounts=[
+            MountRequest(source=m.source, target=m.target, read_only=m.read_only)
+            for m in job.spec.mounts
+        ],
+        workdir=job.spec.workdir,
+        time_seconds=None if limit is None else limit.total_seconds(),
+        output=job.spec.output,
+        image_digest=job.image_digest,
+        segments=[_segment(segment) for segment in segments],
+        checkpoints=[_checkpoint(checkpoint) for checkpoint in checkpoints],
+        events=[
+            EventView(
+                time=line.time, event=line.event, state=JobState(line.state), reason=line.reason
+            )
+            for line in history
+        ],
+    )
+
+
+def _segment(segment: Segment) -> SegmentView:
+    return SegmentView(
+        epoch=segment.epoch,
+        node=segment.node,
+        started=segment.started,
+        ended=segment.ended,
+        outcome=segment.outcome,
+        resumed_from=segment.resumed_from,
+    )
+
+
+def _checkpoint(checkpoint: Checkpoint) -> CheckpointView:
+    return CheckpointView(
+        generation=checkpoint.generation,
+        time=checkpoint.time,
+        bytes=checkpoint.size_bytes,
+        seconds=round(checkpoint.seconds, 3),
+        kind=checkpoint.kind,
+    )
+
+
+def node_views(snapshot: Snapshot, policy: Policy) -> list[NodeView]:
+    """Return all nodes with the reason why no job is put there now."""
+    if snapshot.cluster is None:
+        return []
+    wanted = wants(snapshot, policy)
+    return [
+        _node_view(node, snapshot, wanted[name].reason if name in wanted else "")
+        for name, node in sorted(snapshot.cluster.nodes.items())
+    ]
+
+
+def _node_view(node: Node, snapshot: Snapshot, wanted: str) -> NodeView:
+    engine = snapshot.engines.get(node.name)
+    claims = [*node.claims, *(c for c in snapshot.claims if c.node == node.name)]
+    return NodeView(
+        name=node.name,
+        state=node.state,
+        words=node.words,
+        cpus=node.cpus,
+        memory_mib=node.memory_mib,
+        partitions=list(node.partitions),
+        fit=engine is not None and engine.reachable and engine.fit,
+        reachable=engine is not None and engine.reachable,
+        drained=node.name in snapshot.drained,
+        reason=wanted or _not_fillable(node, snapshot),
+        jobs=_jobs_on(node.name, snapshot),
+        claims=[
+            ClaimView(source=c.source, at=c.at, deadline=c.deadline, detail=c.detail)
+            for c in claims
+        ],
+    )
+
+
+def _not_fillable(node: Node, snapshot: Snapshot) -> str:
+    engine = snapshot.engines.get(node.name)
+    if engine is None:
+        return "its engine has not been asked yet"
+    if not engine.reachable or not engine.fit:
+        return engine.why or "not probed yet"
+    if node.state is not NodeState.IDLE:
+        return f"the batch system says {node.words or node.state}"
+    if node.name not in snapshot.settled:
+        return "has not been idle long enough"
+    return ""
+
+
+def _jobs_on(node: NodeName, snapshot: Snapshot) -> list[int]:
+    return sorted(
+        job.id
+        for job in snapshot.jobs
+        if job.state in PLACED and job.segment is not None and job.segment.node == node
+    )
+
+
+def evictions_view(records: Sequence[EvictionRecord]) -> EvictionsView | None:
+    """Return how fast the last evictions were."""
+    if not records:
+        return None
+    return EvictionsView(
+        count=len(records),
+        freeze_seconds=_figure([record.freeze_seconds for record in records]),
+        vacate_seconds=_figure([record.vacate_seconds for record in records]),
+    )
+
+
+def _figure(values: Sequence[float]) -> FigureView:
+    return FigureView(p50=round(median(values), 3), max=round(max(values), 3))
+
+
+def summary(snapshot: Snapshot, batch: str, trouble: str) -> str:
+    """Return the daemon's state in one sentence, for systemd and for people."""
+    if snapshot.cluster is None:
+        return f"waiting for {batch}: {trouble}"
+    states = Counter(node.state for node in snapshot.cluster.nodes.values())
+    jobs = Counter(job.state for job in snapshot.jobs)
+    running = sum(count for state, count in jobs.items() if state in PLACED)
+    waiting = jobs[JobState.QUEUED] + jobs[JobState.PARKED]
+    sentence = (
+        f"{states[NodeState.IDLE]} of {len(snapshot.cluster.nodes)} nodes idle, "
+        f"{running} jobs on nodes, {waiting} waiting"
+    )
+    return f"{sentence}; {batch} does not answer: {trouble}" if trouble else sentence
