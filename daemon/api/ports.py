@@ -71,10 +71,10 @@ class Desk(Protocol):
         """
 
     def cancel(self, caller: Caller, job: int) -> JobChange:
-        """Wish for the job to end; ``already_cancelled`` when it was wished or has ended."""
+        """Wish for the job to end; ``already_cancelled`` when that was wished before."""
 
     def hold(self, caller: Caller, job: int) -> JobChange:
-        """Wish for the job not to run; ``already_held`` when it was."""
+        """Wish for the job not to run again; ``already_held`` when that was wished before."""
 
     def release(self, caller: Caller, job: int) -> JobChange:
         """Take a hold back; ``already_released`` when there was none."""

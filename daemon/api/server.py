@@ -161,7 +161,9 @@ def _listen_unix(path: Path) -> socket.socket:
     part = path.with_name(f".{path.name}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
+            path.parent.chmod(0o755)  # whatever the umask is: users must get through
         part.unlink(missing_ok=True)
         sock.bind(str(part))
         part.chmod(0o666)

@@ -1,0 +1,69 @@
+"""The command ``stopgap``: its commands, and what becomes of their errors.
+
+Exit status: 0 done, 1 refused, 2 misuse, 3 daemon unreachable.
+"""
+
+import importlib.metadata
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from daemon.api.client import ClientRefusedError, DaemonUnreachableError
+from daemon.cli import jobs, nodes, output, service
+
+
+class _Stopgap(TyperGroup):
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # typer hides its own type
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except ClientRefusedError as exc:
+            output.complain(exc.error, exc.hint)
+            raise typer.Exit(1) from exc
+        except DaemonUnreachableError as exc:
+            output.complain(exc.error, exc.hint)
+            raise typer.Exit(3) from exc
+        except BrokenPipeError as exc:
+            # The reader has seen enough; the interpreter's last flush must not complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from exc
+        return answer
+
+
+app = typer.Typer(
+    name="stopgap",
+    cls=_Stopgap,
+    help="Low-priority jobs on nodes that the batch system leaves idle.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for part in (jobs, nodes, service):
+    app.add_typer(part.commands)
+app.add_typer(nodes.node_commands, name="node", help="Set nodes up, probe, drain them.")
+app.add_typer(service.config_commands, name="config", help="Look at the configuration.")
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stopgap {importlib.metadata.version('stopgap')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    _version(wanted=version)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="stopgap")

@@ -1,0 +1,150 @@
+"""Commands about nodes and the daemon's state."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from daemon.api.client import ClientRefusedError, Document
+from daemon.cli import output
+from daemon.cli.options import DEFAULT_SOCKET, Json, Nodes, Socket, client, expand
+
+commands = typer.Typer()
+node_commands = typer.Typer(no_args_is_help=True)
+
+
+@commands.command()
+def status(*, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Say how the daemon and its batch system are."""
+    found = client(socket).status()
+    if as_json:
+        output.emit(found)
+        return
+    output.say(found["summary"])
+    jobs = ", ".join(f"{count} {state}" for state, count in found["jobs"].items() if count)
+    nodes = ", ".join(f"{count} {state}" for state, count in found["nodes"].items() if count)
+    output.fields(
+        {
+            "batch system": f"{found['batch']} {found['batch_version']}".strip(),
+            "answered": found["batch_answered"] or "not yet",
+            "nodes": nodes or "none",
+            "jobs": jobs or "none",
+            "stopgap": found["version"],
+        }
+    )
+    for problem in found["problems"]:
+        output.say(f"! {problem}")
+
+
+@commands.command("nodes")
+def list_nodes(*, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """List the nodes: what they do and why they have no job."""
+    found = client(socket).nodes()
+    if as_json:
+        output.emit(found)
+    else:
+        output.nodes(found)
+
+
+@commands.command()
+def vacate(
+    *,
+    node: Annotated[str, typer.Option(help="The node.")],
+    wait: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Kill what has not been saved by then.")
+    ] = 60.0,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Empty a node now; returns when no process of a job is left on it."""
+    answer = client(socket).vacate(node, wait)
+    if as_json:
+        output.emit(answer)
+    else:
+        output.say(
+            f"{node} is empty after {answer['seconds']:.1f} s: "
+            f"{answer['evicted']} evicted, {answer['killed']} killed"
+        )
+
+
+@node_commands.command()
+def drain(nodes: Nodes, *, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Close nodes to jobs; what runs there is evicted."""
+    _each(nodes, client(socket).drain, _drained, as_json=as_json)
+
+
+@node_commands.command()
+def undrain(nodes: Nodes, *, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Open nodes to jobs again."""
+    _each(nodes, client(socket).undrain, _drained, as_json=as_json)
+
+
+@node_commands.command()
+def setup(
+    nodes: Nodes,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Place the shim, its keys and the prolog on nodes, and register it."""
+    ask = client(socket)
+    _each(nodes, lambda node: ask.setup(node, dry_run=dry_run), _set_up, as_json=as_json)
+
+
+@node_commands.command()
+def probe(nodes: Nodes, *, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
+    """Run the canary on nodes: only those that pass get jobs."""
+    unfit = False
+
+    def told(answer: Document) -> str:
+        nonlocal unfit
+        unfit = unfit or not answer["fit"]
+        return _probed(answer)
+
+    _each(nodes, client(socket).probe, told, as_json=as_json)
+    if unfit:
+        raise typer.Exit(1)
+
+
+def _each(
+    names: list[str],
+    ask: Callable[[str], Document],
+    tell: Callable[[Document], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Ask for each node; one that is refused does not keep the others from it."""
+    answers: list[Document] = []
+    refused = False
+    for name in expand(names):
+        try:
+            answers.append(ask(name))
+        except ClientRefusedError as exc:
+            output.complain(f"{name}: {exc.error}", exc.hint)
+            refused = True
+            continue
+        text = tell(answers[-1])
+        if not as_json:
+            for line in text.splitlines():
+                output.say(line)
+    if as_json:
+        output.emit(answers)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _drained(answer: Document) -> str:
+    return f"{answer['node']} {answer['result'].replace('_', ' ')}"
+
+
+def _set_up(answer: Document) -> str:
+    verb = "would be changed" if answer["dry_run"] else "is set up"
+    head = f"{answer['node']} {verb if answer['changed'] else 'needs nothing'}"
+    return "\n".join([head, *(f"  {step}" for step in answer["steps"])])
+
+
+def _probed(answer: Document) -> str:
+    if answer["fit"]:
+        return f"{answer['node']} is fit: {answer['rounds']} rounds in {answer['seconds']:.1f} s"
+    return f"{answer['node']} is not fit: {answer['reason']}"
