@@ -1,19 +1,45 @@
 """The cluster model as a batch system: what Slurm would say about it."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from adapters.base import Capabilities, UnreachableError
 from adapters.mock_slurm.model import Model
-from adapters.mock_slurm.nouns import JobPhase, MachineView, Planned
+from adapters.mock_slurm.nouns import JobPhase, Machine, MachineView, Planned
+from daemon.clock import Clock
 from daemon.core.types import Claim, ClaimSource, Cluster, Node, NodeName, NodeState
 
 
-class MockAdapter:
-    """A batch system whose cluster is a model; it can be cut off."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MockSettings:
+    """The size of a cluster of equal nodes, for trying things out."""
 
-    def __init__(self, model: Model) -> None:
+    nodes: int = 4
+    cpus: int = 8
+    memory_mib: int = 16384
+
+
+def build(settings: MockSettings, clock: Clock) -> Model:
+    """Return an idle cluster of that size."""
+    machines = (
+        Machine(name=NodeName(f"n{number}"), cpus=settings.cpus, memory_mib=settings.memory_mib)
+        for number in range(1, settings.nodes + 1)
+    )
+    return Model(machines, start=clock.now().timestamp())
+
+
+class MockAdapter:
+    """
+    A batch system whose cluster is a model; it can be cut off.
+
+    With a clock each look moves the model's time to that of the clock; without one
+    whoever owns the model does that.
+    """
+
+    def __init__(self, model: Model, clock: Clock | None = None) -> None:
         self.model = model
+        self._clock = clock
         self._cut = ""
         self._version = ""
 
@@ -46,6 +72,8 @@ class MockAdapter:
         """
         if self._cut:
             raise UnreachableError(self._cut)
+        if self._clock is not None:
+            self.model.advance_to(max(self._clock.now().timestamp(), self.model.now))
         planned = self.model.planned()
         nodes = [_node(view, planned, self.model.now) for view in self.model.machines()]
         if not nodes:

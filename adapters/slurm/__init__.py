@@ -1,0 +1,1 @@
+"""Slurm 22.05 and newer, through the text that scontrol and squeue print."""
