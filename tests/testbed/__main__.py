@@ -1,19 +1,33 @@
-"""The command line of the current bed: ``python -m tests.testbed up|env|down``."""
+"""The command line of this checkout's bed: ``python -m tests.testbed up|env|down``."""
 
 import argparse
 import fcntl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from tests.testbed import layout
 from tests.testbed.bed import Bed, BedError, sweep
 from tests.testbed.criu import CriuError
 from tests.testbed.engines import EngineError
 from tests.testbed.images import ImageError
+from tests.testbed.layout import LayoutError
+from tests.testbed.parts import PartError
 from tests.testbed.paths import CURRENT, LOCK
 from tests.testbed.requirements import missing
+from tests.testbed.stock import StockError
 from tests.testbed.teardown import LeftoversError
+
+_ERRORS = (
+    BedError,
+    CriuError,
+    EngineError,
+    ImageError,
+    LayoutError,
+    LeftoversError,
+    PartError,
+    StockError,
+)
 
 
 def main() -> int:
@@ -22,51 +36,45 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="start the bed")
     up.add_argument("--no-daemon", action="store_true", help="leave stopgap itself out")
-    up.add_argument("--root", type=Path, help="an empty folder on a real disk")
     verbs.add_parser("env", help="print the variables to use the bed with")
     verbs.add_parser("down", help="end the bed, and those that crashed programs left")
     asked = parser.parse_args()
-    verb = {
-        "up": lambda: _up(daemon=not asked.no_daemon, root=asked.root),
-        "env": _env,
-        "down": _down,
-    }[asked.verb]
     try:
-        return verb()
-    except (BedError, CriuError, EngineError, ImageError, LeftoversError) as exc:
-        print(exc, file=sys.stderr)
-        return 1
+        if asked.verb == "up":
+            return _up(daemon=not asked.no_daemon)
+        return _env() if asked.verb == "env" else _down()
+    except _ERRORS as exc:
+        return _fail(str(exc))
 
 
-def _up(*, daemon: bool, root: Path | None) -> int:
+def _up(*, daemon: bool) -> int:
     if reasons := missing():
-        print("\n".join(reasons), file=sys.stderr)
-        return 1
+        return _fail("\n".join(reasons))
     with _locked():
         if bed := _current():
-            print(f"a bed is up already at {bed.root}; 'make bed-down' ends it", file=sys.stderr)
-            return 0
-        bed = Bed.create(root=root)
-        CURRENT.write_text(str(bed.root))
+            if bed.whole:
+                _say(f"a bed is up already at {bed.root}; 'make bed-down' ends it")
+                return 0
+            _say(f"the bed at {bed.root} is broken; ending it first")
+            _end(bed)
+        bed = Bed(layout.reserve(nodes=4, note=CURRENT))
         try:
             bed.up()
             if daemon:
                 bed.start_daemon()
                 bed.setup_nodes()
         except BaseException:
-            bed.down()
-            CURRENT.unlink()
+            _end(bed)
             raise
-    print(f"the bed is up at {bed.root}", file=sys.stderr)
-    print('eval "$(make -s bed-env)" lets this shell use it', file=sys.stderr)
+    _say(f"the bed is up at {bed.root}")
+    _say('eval "$(make -s bed-env)" lets this shell use it')
     return 0
 
 
 def _env() -> int:
     bed = _current()
     if bed is None:
-        print("no bed is up; 'make bed' starts one", file=sys.stderr)
-        return 1
+        return _fail("no bed is up; 'make bed' starts one")
     for name, value in bed.exports.items():
         quoted = value.replace("'", "'\\''")
         print(f"export {name}='{quoted}'")
@@ -78,22 +86,30 @@ def _down() -> int:
         sweep()
         bed = _current()
         if bed is None:
-            print("no bed is up", file=sys.stderr)
+            _say("no bed is up")
             return 0
-        bed.down()
-        CURRENT.unlink()
-    print("the bed is down", file=sys.stderr)
+        _end(bed)
+    _say("the bed is down")
     return 0
 
 
+def _end(bed: Bed) -> None:
+    bed.down()
+    CURRENT.unlink(missing_ok=True)
+
+
 def _current() -> Bed | None:
-    if not CURRENT.exists():
-        return None
-    try:
-        return Bed.attach(Path(CURRENT.read_text()))
-    except FileNotFoundError:
-        CURRENT.unlink()
-        return None
+    known = layout.load(CURRENT)
+    return Bed(known) if known else None
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)
+
+
+def _fail(words: str) -> int:
+    _say(words)
+    return 1
 
 
 @contextmanager

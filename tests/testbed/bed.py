@@ -1,28 +1,25 @@
-"""One bed: started, steered and ended from Python."""
+"""One bed: started, used, disturbed and ended from Python."""
 
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from tests.testbed import cgroups, config, criu, engines, images, layout, slurm, teardown
-from tests.testbed.layout import MARK, Layout
+from tests.testbed import cgroups, config, criu, engines, layout, slurm, stock, teardown
+from tests.testbed.layout import Layout
+from tests.testbed.parts import Parts
 from tests.testbed.paths import CRIU_BIN, OWNED
-from tests.testbed.processes import Process, identify, recorded, start
-from tests.testbed.waiting import TookTooLongError, wait_until
-
-_START_SECONDS = 60
+from tests.testbed.processes import Process
 
 
 class BedError(Exception):
-    """The bed could not be started, or cannot do what it was asked."""
+    """A program that was run on the bed failed."""
 
 
 class Bed:
@@ -30,52 +27,35 @@ class Bed:
 
     def __init__(self, known: Layout) -> None:
         self.layout = known
-        #: Children of this program only; their exit status must be taken.
-        self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._parts = Parts(known, self.exports)
 
     @classmethod
     @contextmanager
-    def start(cls, *, nodes: int = 4, daemon: bool = False) -> Iterator[Self]:
+    def start(
+        cls,
+        *,
+        nodes: int = 4,
+        daemon: bool = False,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> Iterator[Self]:
         """
         Start a bed that ends with the block, or with this program.
 
         Raises:
-            BedError: a part did not start.
+            PartError: a part did not start.
         """
         sweep()
-        bed = cls.create(nodes=nodes, owned=True)
+        bed = cls(layout.reserve(nodes=nodes))
         try:
             bed.up()
+            bed.configure(settings or {})
             if daemon:
                 bed.start_daemon()
+                bed.setup_nodes()
             yield bed
         finally:
             bed.down()
-
-    @classmethod
-    def create(cls, *, nodes: int = 4, owned: bool = False, root: Path | None = None) -> Self:
-        """Reserve a root for a bed and write down that it exists; nothing is started."""
-        if root is None:
-            root = Path(tempfile.mkdtemp(prefix="stopgap-bed-"))
-        root.mkdir(parents=True, exist_ok=True)
-        # Slurm and munge refuse folders below one that others cannot pass.
-        root.chmod(0o755)
-        known = layout.fresh(root.resolve(), nodes=nodes, owned=owned)
-        known.save()
-        if owned:
-            OWNED.mkdir(parents=True, exist_ok=True)
-            (OWNED / known.instance).write_text(str(known.root))
-        return cls(known)
-
-    @classmethod
-    def attach(cls, root: Path) -> Self:
-        """
-        Return the bed under a root, whoever has started it.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-        return cls(layout.load(root))
+            layout.note_of(bed.layout).unlink(missing_ok=True)
 
     @property
     def root(self) -> Path:
@@ -164,21 +144,20 @@ class Bed:
         Start every part but the daemon.
 
         Raises:
-            BedError: a part did not start.
+            PartError: a part did not start.
         """
         criu.ensure()
-        archives = images.ensure_all()
+        goods = stock.ensure()
         self._lay_out()
-        for node in self.nodes:
-            self._launch("dockerd", node)
-        self._launch("munged")
+        self._parts.launch("munged")
         with ThreadPoolExecutor(len(self.nodes)) as pool:
-            furnished = [pool.submit(self._furnish, node, archives) for node in self.nodes]
-            self._wait("munged", self._answering("munged", ""))
-            self._launch("slurmctld")
+            furnished = [pool.submit(self._start_engine, node, goods) for node in self.nodes]
+            self._parts.wait("munged")
+            self._parts.launch("slurmctld")
             for node in self.nodes:
-                self._launch("slurmd", node)
-            self._wait("slurmctld", lambda: slurm.idle_nodes(self.layout) >= set(self.nodes))
+                self._parts.launch("slurmd", node)
+            for node in self.nodes:
+                self._parts.wait("slurmd", node)
             for done in furnished:
                 done.result()
 
@@ -190,24 +169,32 @@ class Bed:
             LeftoversError: something survived.
         """
         teardown.tear_down(self.layout)
-        for _, child in self._children:
-            child.wait()
-        self._children.clear()
-        (OWNED / self.layout.instance).unlink(missing_ok=True)
+        self._parts.release()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every part but the daemon runs."""
+        once = [self.process("munged"), self.process("slurmctld")]
+        each = [self.process(part, node) for part in ("slurmd", "dockerd") for node in self.nodes]
+        return all(once + each)
+
+    def configure(self, settings: Mapping[str, Mapping[str, object]]) -> None:
+        """Write the daemon's configuration, with some keys of some tables changed."""
+        config.write(self.layout, settings)
 
     def start_daemon(self) -> None:
         """
         Start ``stopgap serve`` and wait for its socket.
 
         Raises:
-            BedError: it ended instead.
+            PartError: it ended instead.
         """
-        self._launch("stopgapd")
-        self._wait("stopgapd", self._daemon_answers)
+        self._parts.launch("stopgapd")
+        self._parts.wait("stopgapd")
 
     def stop_daemon(self) -> None:
         """Ask the daemon to stop, and wait until it has."""
-        self.kill("stopgapd", number=signal.SIGTERM)
+        self._parts.kill("stopgapd", number=signal.SIGTERM)
 
     def setup_nodes(self) -> None:
         """
@@ -219,41 +206,26 @@ class Bed:
         self.run(["stopgap", "node", "setup", *self.nodes], seconds=180)
 
     def process(self, component: str, node: str = "") -> Process | None:
-        """Return the living process of a component, such as ``dockerd`` of ``n1``."""
-        if component == "containerd":
-            found = self._containerd(node)
-            return found if found and found.alive() else None
-        name = _name(component, node)
-        living = [p for p in recorded(self.layout.registry) if p.name == name and p.alive()]
-        return living[-1] if living else None
+        """Return the living process of ``munged``, ``slurmctld``, ``stopgapd``, or of a node's
+        ``slurmd``, ``dockerd`` or ``containerd``; nothing if it does not run."""
+        return self._parts.process(component, node)
 
     def kill(self, component: str, node: str = "", *, number: int = signal.SIGKILL) -> None:
         """Signal a component and wait until it has gone; dockerd takes its containerd along."""
-        found = self.process(component, node)
-        if found is None:
-            return
-        below = self.process("containerd", node) if component == "dockerd" else None
-        found.kill(number)
-        wait_until(lambda: not found.alive(), 30, f"the end of {_name(component, node)}")
-        if below is not None:
-            wait_until(lambda: not below.alive(), 30, f"the end of containerd on {node}")
-        for _, child in self._children:
-            child.poll()
+        self._parts.kill(component, node, number=number)
 
     def restart(self, component: str, node: str = "") -> None:
         """
         Start a component again, killing it first if it runs, and wait until it answers.
 
         Raises:
-            BedError: it ended instead.
+            PartError: it ended instead, or took too long.
         """
-        self.kill(component, node)
-        self._launch(component, node)
-        self._wait(component, self._answering(component, node), node)
+        self._parts.restart(component, node)
 
     def cgroup_processes(self, node: str) -> dict[str, list[int]]:
         """Return the living processes of each segment of a node, by ``<job>.<epoch>``."""
-        top = f"{self.layout.segment_cgroup}/{node}"
+        top = f"{self.layout.cgroups[0]}/{node}"
         found: dict[str, set[int]] = {}
         for place, members in cgroups.members(top).items():
             segment = place.removeprefix(top).strip("/").split("/")[0]
@@ -273,81 +245,16 @@ class Bed:
             engines.configure(known, node)
         config.write(known)
 
-    def _furnish(self, node: str, archives: list[Path]) -> None:
-        self._wait("dockerd", self._answering("dockerd", node), node)
-        for archive in archives:
-            engines.load(self.layout, node, archive)
-
-    def _answering(self, component: str, node: str) -> Callable[[], object]:
-        conditions: Mapping[str, Callable[[], object]] = {
-            "munged": (self.layout.munge / "socket").is_socket,
-            "slurmctld": lambda: slurm.answers(self.layout),
-            "slurmd": lambda: node in slurm.idle_nodes(self.layout),
-            "dockerd": lambda: engines.answers(self.layout, node),
-            "stopgapd": self._daemon_answers,
-        }
-        return conditions[component]
-
-    def _daemon_answers(self) -> bool:
-        return self.run(["stopgap", "status", "--json"], check=False).returncode == 0
-
-    def _containerd(self, node: str) -> Process | None:
-        pidfile = self.layout.node(node) / "exec/containerd/containerd.pid"
-        try:
-            return identify(int(pidfile.read_text()))
-        except (FileNotFoundError, ValueError):
-            return None
-
-    def _launch(self, component: str, node: str = "") -> None:
-        known = self.layout
-        argv = {
-            "munged": lambda: slurm.munged_argv(known),
-            "slurmctld": lambda: slurm.slurmctld_argv(known),
-            "slurmd": lambda: slurm.slurmd_argv(known, node),
-            "dockerd": lambda: engines.dockerd_argv(known, node),
-            "stopgapd": lambda: ["stopgap", "serve", "--config", str(known.config)],
-        }[component]()
-        name = _name(component, node)
-        env = {"PATH": known.node_path, "LC_ALL": "C.UTF-8", "HOME": str(known.root)}
-        if component == "stopgapd":
-            env |= self.exports
-        env |= {"SLURM_CONF": str(known.slurm_conf), MARK: known.instance}
-        log = known.logs / f"{name}.out"
-        child = start(name, argv, registry=known.registry, env=env, log=log)
-        self._children.append((name, child))
-
-    def _wait(self, component: str, condition: Callable[[], object], node: str = "") -> None:
-        """Wait for a component that must not end meanwhile."""
-        name = _name(component, node)
-        child = next((c for n, c in reversed(self._children) if n == name), None)
-
-        def settled() -> object:
-            return (child is not None and child.poll() is not None) or condition()
-
-        try:
-            wait_until(settled, _START_SECONDS, f"{name} to answer", every=0.05)
-        except TookTooLongError as exc:
-            raise BedError(f"{exc}{self._last_words(name)}") from exc
-        if child is not None and child.poll() is not None:
-            raise BedError(f"{name} ended with {child.returncode}{self._last_words(name)}")
-
-    def _last_words(self, name: str) -> str:
-        found = [path for path in self.layout.logs.glob(f"{name}.*") if path.stat().st_size]
-        tails = [path.read_text(errors="replace")[-1500:] for path in found]
-        return "".join(f"\n{tail.strip()}" for tail in tails)
+    def _start_engine(self, node: str, goods: Path) -> None:
+        stock.furnish(self.layout, node, goods)
+        self._parts.launch("dockerd", node)
+        self._parts.wait("dockerd", node)
 
 
 def sweep() -> None:
     """End the beds of programs that have gone."""
     for note in OWNED.glob("*") if OWNED.is_dir() else ():
-        try:
-            bed = Bed.attach(Path(note.read_text()))
-        except FileNotFoundError:
+        known = layout.load(note)
+        if known is not None and known.orphaned:
+            teardown.tear_down(known)
             note.unlink(missing_ok=True)
-            continue
-        if not bed.layout.owner_alive():
-            bed.down()
-
-
-def _name(component: str, node: str) -> str:
-    return f"{component}.{node}" if node else component

@@ -36,7 +36,7 @@ def dockerd_argv(bed: Layout, node: str) -> list[str]:
         f"--data-root={home}/docker",
         f"--exec-root={home}/exec",
         f"--pidfile={home}/docker.pid",
-        f"--cgroup-parent={bed.container_cgroup}/{node}",
+        f"--cgroup-parent={bed.cgroups[1]}/{node}",
         "--exec-opt=native.cgroupdriver=cgroupfs",
         "--bridge=none",
         "--iptables=false",

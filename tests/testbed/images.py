@@ -1,110 +1,50 @@
-"""Images without a registry: archives that ``docker load`` takes, made on this machine."""
+"""Images without a registry, made of files of this machine and its package source."""
 
-import hashlib
-import io
-import json
+import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.testbed import archive, debian
 from tests.testbed.paths import IMAGES_DIR
 
-#: A moment for everything in an image, so that the same files give the same image.
-_MOMENT = 1577836800
-_CREATED = "2020-01-01T00:00:00Z"
+BUSYBOX = "stopgap/busybox:1"
+PYTHON = "stopgap/python:1"
 
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+_GROUP = b"root:x:0:\nnogroup:x:65534:\n"
+
+#: NumPy with the BLAS that has threads of its own.
+_PYTHON_PACKAGES = ("python3", "python3-numpy", "libopenblas0-pthread")
+
+#: What no job needs; engines load the image many times.
+_CHAFF = (
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/man",
+    "usr/share/perl5",
+    "usr/share/zoneinfo",
+    "usr/lib/*/gconv",
+    "usr/lib/*/perl-base",
+    "usr/lib/*/lapack",
+    "usr/lib/apt",
+    "usr/lib/python3*/dist-packages/numpy/f2py",
+    "usr/lib/python3*/dist-packages/numpy/*/tests",
+    "usr/bin/perl*",
+    "var/cache/*",
+    "var/lib/apt/*",
+    "var/lib/dpkg/*",
+    "var/log/*",
+    "dev/*",
+)
 
 
 class ImageError(Exception):
     """An image could not be made."""
-
-
-def busybox() -> Path:
-    """
-    Return the archive of ``stopgap/busybox:1``: a static busybox and nothing else.
-
-    Raises:
-        ImageError: there is no static busybox here.
-    """
-    return _ensure("busybox", "stopgap/busybox:1", _busybox_layer, {"Cmd": ["/bin/sh"]})
-
-
-def _busybox_layer(sink: tarfile.TarFile) -> None:
-    program = shutil.which("busybox")
-    if not program:
-        raise ImageError("no busybox here: install the package busybox-static")
-    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
-    for folder in ("bin", "dev", "etc", "proc", "root", "run", "sys", "usr", "usr/bin", "var"):
-        _add_folder(sink, folder)
-    for folder in ("tmp", "var/tmp"):
-        _add_folder(sink, folder, mode=0o1777)
-    _add_file(sink, "bin/busybox", Path(program).read_bytes(), mode=0o755)
-    for applet in applets.stdout.split():
-        if applet != "busybox":
-            link = tarfile.TarInfo(f"bin/{applet}")
-            link.type, link.linkname, link.mtime = tarfile.SYMTYPE, "busybox", _MOMENT
-            sink.addfile(link)
-    _add_file(sink, "etc/passwd", _PASSWD)
-    _add_file(sink, "etc/group", b"root:x:0:\nnogroup:x:65534:\n")
-
-
-def _add_folder(sink: tarfile.TarFile, name: str, mode: int = 0o755) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, mode, _MOMENT
-    sink.addfile(entry)
-
-
-def _add_file(sink: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(content), mode, _MOMENT
-    sink.addfile(entry, io.BytesIO(content))
-
-
-def _ensure(
-    name: str,
-    tag: str,
-    fill: Callable[[tarfile.TarFile], None],
-    settings: dict[str, object],
-) -> Path:
-    target = IMAGES_DIR / f"{name}.tar"
-    if target.exists():
-        return target
-    IMAGES_DIR.mkdir(parents=True, exist_ok=True)
-    layer = IMAGES_DIR / f"{name}.layer"
-    with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as sink:
-        fill(sink)
-    fresh = IMAGES_DIR / f"{name}.new"
-    _write_archive(fresh, layer, tag, settings)
-    layer.unlink()
-    fresh.rename(target)
-    return target
-
-
-def _write_archive(target: Path, layer: Path, tag: str, settings: dict[str, object]) -> None:
-    """Write what ``docker save`` would: a configuration, one layer and a manifest."""
-    with layer.open("rb") as source:
-        digest = hashlib.file_digest(source, "sha256").hexdigest()
-    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    described = {
-        "architecture": "amd64",
-        "os": "linux",
-        "created": _CREATED,
-        "config": {"Env": [path, "LC_ALL=C.UTF-8"], **settings},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        "history": [{"created": _CREATED, "created_by": "stopgap's bed"}],
-    }
-    config = json.dumps(described).encode()
-    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-    packed = f"{digest}/layer.tar"
-    manifest = [{"Config": config_name, "RepoTags": [tag], "Layers": [packed]}]
-    with tarfile.open(target, "w") as sink:
-        _add_file(sink, config_name, config)
-        _add_folder(sink, digest)
-        sink.add(layer, packed)
-        _add_file(sink, "manifest.json", json.dumps(manifest).encode())
 
 
 def ensure_all() -> list[Path]:
@@ -114,4 +54,72 @@ def ensure_all() -> list[Path]:
     Raises:
         ImageError: one could not be made.
     """
-    return [busybox()]
+    return [
+        _ensure("busybox", BUSYBOX, _busybox_layer, ["/bin/sh"]),
+        _ensure("python", PYTHON, _python_layer, ["/usr/bin/python3"]),
+    ]
+
+
+def _ensure(name: str, tag: str, fill: Callable[[Path], None], command: list[str]) -> Path:
+    target = IMAGES_DIR / f"{name}.tar"
+    if target.exists():
+        return target
+    IMAGES_DIR.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=IMAGES_DIR) as folder:
+        layer, fresh = Path(folder) / "layer.tar", Path(folder) / "image.tar"
+        fill(layer)
+        archive.write(fresh, layer, tag, command)
+        fresh.rename(target)
+    return target
+
+
+def _busybox_layer(layer: Path) -> None:
+    program = shutil.which("busybox")
+    if not program:
+        raise ImageError("no busybox here (Debian: apt-get install busybox-static)")
+    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
+    with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as sink:
+        for folder in ("bin", "dev", "etc", "proc", "root", "run", "sys", "usr", "usr/bin", "var"):
+            archive.add_folder(sink, folder)
+        for folder in ("tmp", "var/tmp"):
+            archive.add_folder(sink, folder, mode=0o1777)
+        archive.add_file(sink, "bin/busybox", Path(program).read_bytes(), mode=0o755)
+        for applet in sorted({*applets.stdout.split()} - {"busybox"}):
+            archive.add_link(sink, f"bin/{applet}", "busybox")
+        archive.add_file(sink, "etc/passwd", _PASSWD)
+        archive.add_file(sink, "etc/group", _GROUP)
+
+
+def _python_layer(layer: Path) -> None:
+    root = layer.parent / "root"
+    try:
+        source, suite = debian.archive(), debian.codename()
+    except debian.NoSourceError as exc:
+        raise ImageError(f"{exc}: the image with Python and NumPy cannot be made") from exc
+    # What debootstrap mounts ends with its mount namespace, even if it is killed.
+    argv = ["unshare", "--mount", "--propagation=private", "debootstrap", "--variant=minbase"]
+    argv += [f"--include={','.join(_PYTHON_PACKAGES)}", suite, str(root), source.uri]
+    answer = subprocess.run(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+    if answer.returncode:
+        raise ImageError(f"debootstrap exited with {answer.returncode}: {answer.stdout[-1500:]}")
+    for pattern in _CHAFF:
+        for path in root.glob(pattern):
+            _remove(path)
+    with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as sink:
+        for path in sorted(root.iterdir()):
+            sink.add(path, path.name)
+    shutil.rmtree(root)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -3,19 +3,29 @@
 import json
 import os
 import random
+import shutil
 import socket
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.testbed.paths import CRIU_BIN
+from tests.testbed.paths import CRIU_BIN, OWNED
 from tests.testbed.processes import Process, identify
 
 #: Marks every process of a bed in its environment, so that what has lost its parent
 #: is still found.  Nothing that a person starts in a bed's shell carries it.
 MARK = "BED_MARK"
 
+_PREFIX = "stopgap-bed-"
+
 #: Below the range from which the kernel gives out ports by itself.
 _PORTS = range(17000, 32000)
+
+#: A socket's path has 107 bytes; the longest name below a root is containerd's.
+_LONGEST_ROOT = 107 - len("/nodes/n99/exec/containerd/containerd.sock.ttrpc")
+
+
+class LayoutError(Exception):
+    """There can be no bed at this place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +38,10 @@ class Layout:
     nodes: tuple[str, ...]
     #: By component: ``slurmctld``, ``hook`` and each node's slurmd.
     ports: dict[str, int] = field(default_factory=dict)
-    #: The program whose bed this is; it is torn down when that has gone.
+    #: The program whose bed this is, as pid and start time; it ends with that program.
     owner: tuple[int, int] | None = None
+    #: Recorded process numbers mean nothing after another boot.
+    boot: str = ""
 
     @property
     def registry(self) -> Path:
@@ -85,14 +97,9 @@ class Layout:
         return f"{MARK}={self.instance}"
 
     @property
-    def container_cgroup(self) -> str:
-        """Where the engines put containers that ask for no other place."""
-        return f"/stopgap-bed/{self.instance}"
-
-    @property
-    def segment_cgroup(self) -> str:
-        """Where stopgap puts the segments of this bed."""
-        return f"/stopgap/{self.instance}"
+    def cgroups(self) -> tuple[str, str]:
+        """Where stopgap puts segments, and where engines put all other containers."""
+        return f"/stopgap/{self.instance}", f"/stopgap-bed/{self.instance}"
 
     def node(self, name: str) -> Path:
         return self.root / "nodes" / name
@@ -103,11 +110,13 @@ class Layout:
     def install_dir(self, name: str) -> Path:
         return self.node(name) / "stopgap"
 
-    def owner_alive(self) -> bool:
+    @property
+    def orphaned(self) -> bool:
+        """Whether the program whose bed this is has gone."""
         if self.owner is None:
-            return True
+            return False
         pid, started = self.owner
-        return Process(pid=pid, started=started).alive()
+        return self.boot != boot_id() or not Process(pid=pid, started=started).alive()
 
     def save(self) -> None:
         """Write the layout into the bed, so that it can be torn down without this program."""
@@ -117,35 +126,85 @@ class Layout:
         fresh.rename(self.root / "bed.json")
 
 
-def load(root: Path) -> Layout:
+def reserve(*, nodes: int, note: Path | None = None) -> Layout:
     """
-    Return the layout of the bed under a root.
+    Make the root of a new bed, after noting where it is; nothing is started.
+
+    Without a note of its own the bed belongs to this program, and is noted among
+    the owned ones.
 
     Raises:
-        FileNotFoundError: there is no bed.
+        LayoutError: the folder for beds has too long a name.
     """
-    known = json.loads((root / "bed.json").read_text())
+    instance = f"bed-{os.urandom(4).hex()}"
+    names = tuple(f"n{number}" for number in range(1, nodes + 1))
+    root = _base() / f"{_PREFIX}{instance.removeprefix('bed-')}"
+    if len(str(root)) > _LONGEST_ROOT:
+        raise LayoutError(f"{root.parent}: too long for sockets, set STOPGAP_BED_ROOT to another")
+    me = identify(os.getpid())
+    known = Layout(
+        root=root,
+        instance=instance,
+        nodes=names,
+        ports=_free_ports(("slurmctld", "hook", *names)),
+        owner=(me.pid, me.started) if note is None and me else None,
+        boot=boot_id(),
+    )
+    note = note or note_of(known)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(str(root))
+    root.mkdir(parents=True)
+    # Slurm and munge refuse folders below one that others cannot pass.
+    root.chmod(0o755)
+    known.save()
+    return known
+
+
+def note_of(known: Layout) -> Path:
+    """Return where an owned bed is noted."""
+    return OWNED / known.instance
+
+
+def load(note: Path) -> Layout | None:
+    """Return the bed that a note names; nothing, and no note any more, if there is none."""
+    try:
+        root = Path(note.read_text())
+    except FileNotFoundError:
+        return None
+    try:
+        known = json.loads((root / "bed.json").read_text())
+    except FileNotFoundError:
+        # Killed before anything was started, or the folder was cleared.
+        if root.name.startswith(_PREFIX):
+            shutil.rmtree(root, ignore_errors=True)
+        note.unlink(missing_ok=True)
+        return None
     owner = known["owner"]
     return Layout(
         root=Path(known["root"]),
         instance=known["instance"],
         nodes=tuple(known["nodes"]),
         ports=known["ports"],
-        owner=tuple(owner) if owner else None,
+        owner=(owner[0], owner[1]) if owner else None,
+        boot=known.get("boot", boot_id()),
     )
 
 
-def fresh(root: Path, *, nodes: int, owned: bool) -> Layout:
-    """Return the layout of a new bed, with ports that nobody uses."""
-    names = tuple(f"n{number}" for number in range(1, nodes + 1))
-    me = identify(os.getpid())
-    return Layout(
-        root=root,
-        instance=f"bed-{random.randbytes(4).hex()}",  # noqa: S311  # a name, no secret
-        nodes=names,
-        ports=_free_ports(("slurmctld", "hook", *names)),
-        owner=(me.pid, me.started) if owned and me else None,
-    )
+def boot_id() -> str:
+    """Return what distinguishes this boot of the machine from all others."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _base() -> Path:
+    """Return the folder for beds: engines and checkpoints need a real disk."""
+    if chosen := os.environ.get("STOPGAP_BED_ROOT"):
+        return Path(chosen).resolve()
+    in_memory = {
+        line.split()[1]
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if line.split()[2] == "tmpfs"
+    }
+    return Path("/var/tmp" if "/tmp" in in_memory else "/tmp")  # noqa: S108  # own name below
 
 
 def _free_ports(names: tuple[str, ...]) -> dict[str, int]:

@@ -8,6 +8,7 @@ CACHE = REPO / ".cache"
 CRIU_DIR = CACHE / "criu"
 CRIU_BIN = CRIU_DIR / "bin"
 IMAGES_DIR = CACHE / "images"
+STOCK_DIR = CACHE / "stock"
 
 #: Names the root of the bed that ``make bed`` started.
 CURRENT = CACHE / "bed"

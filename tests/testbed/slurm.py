@@ -118,8 +118,8 @@ def slurmd_argv(bed: Layout, node: str) -> list[str]:
     return ["slurmd", "-D", "-f", str(bed.slurm_conf), "-N", node]
 
 
-def idle_nodes(bed: Layout) -> set[str]:
-    """Return the nodes that Slurm calls idle, without any flag."""
+def ready_nodes(bed: Layout) -> set[str]:
+    """Return the nodes whose slurmd answers: the states without any flag."""
     answer = subprocess.run(
         ["sinfo", "--Node", "--noheader", "--partition=shared", "--format=%N %T"],
         capture_output=True,
@@ -129,7 +129,7 @@ def idle_nodes(bed: Layout) -> set[str]:
         check=False,
     )
     words = (line.split() for line in answer.stdout.splitlines())
-    return {node for node, state in words if state == "idle"}
+    return {node for node, state in words if state in {"idle", "mixed", "allocated"}}
 
 
 def answers(bed: Layout) -> bool:

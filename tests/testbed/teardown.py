@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.testbed import cgroups
-from tests.testbed.layout import Layout
+from tests.testbed.layout import Layout, boot_id
 from tests.testbed.processes import (
     Process,
     cgroup_paths,
@@ -43,14 +43,11 @@ def tear_down(bed: Layout) -> None:
     """
     sockets = _shim_sockets(bed)
     _end_processes(bed)
-    for place in _cgroups(bed):
+    for place in bed.cgroups:
         cgroups.remove(place)
-    for shared in {str(Path(place).parent) for place in _cgroups(bed)}:
-        cgroups.remove_if_empty(shared)
     _unmount(bed.root)
     for path in sockets:
         path.unlink(missing_ok=True)
-    _drop_if_empty(_SHIM_SOCKETS)
     left = leftovers(bed)
     if left:
         raise LeftoversError("; ".join(left))
@@ -64,13 +61,14 @@ def leftovers(bed: Layout) -> list[str]:
     running = [
         f"process {found.pid} {' '.join(command(found))[:100]}" for found in processes_of(bed)
     ]
-    held = [f"cgroup {folder}" for place in _cgroups(bed) for folder in cgroups.folders(place)]
+    held = [f"cgroup {folder}" for place in bed.cgroups for folder in cgroups.folders(place)]
     return running + held + [f"mount {point}" for point in _mounts(bed.root)]
 
 
 def processes_of(bed: Layout) -> list[Process]:
     """Return every living process of a bed."""
-    known = {(found.pid, found.started) for found in recorded(bed.registry)}
+    same_boot = bed.boot == boot_id()
+    known = {(p.pid, p.started) for p in recorded(bed.registry) if same_boot}
     roots = [
         process
         for process in everybody()
@@ -84,7 +82,7 @@ def processes_of(bed: Layout) -> list[Process]:
 
 def _belongs(bed: Layout, process: Process) -> bool:
     places = cgroup_paths(process)
-    if any(cgroups.is_below(place, own) for place in places for own in _cgroups(bed)):
+    if any(cgroups.is_below(place, own) for place in places for own in bed.cgroups):
         return True
     entries = environment(process)
     if bed.mark in entries:
@@ -101,7 +99,7 @@ def _end_processes(bed: Layout) -> None:
     """Kill in rounds: a dying engine may still start something."""
 
     def none_left() -> bool:
-        for place in _cgroups(bed):
+        for place in bed.cgroups:
             cgroups.thaw(place)
         found = processes_of(bed)
         for process in found:
@@ -112,10 +110,6 @@ def _end_processes(bed: Layout) -> None:
         wait_until(none_left, 30, "the bed's processes to end", every=0.05)
     except TookTooLongError as exc:
         raise LeftoversError("; ".join(leftovers(bed))) from exc
-
-
-def _cgroups(bed: Layout) -> tuple[str, ...]:
-    return (bed.segment_cgroup, bed.container_cgroup)
 
 
 def _mounts(root: Path) -> list[str]:
@@ -157,11 +151,3 @@ def _derived_sockets(bed: Layout) -> Iterator[Path]:
 def _containers(home: Path) -> Iterable[str]:
     known = home / "docker/containers"
     return [entry.name for entry in known.iterdir()] if known.is_dir() else []
-
-
-def _drop_if_empty(folder: Path) -> None:
-    for place in (folder, folder.parent):
-        try:
-            place.rmdir()
-        except OSError:
-            return
