@@ -3,7 +3,6 @@
 Exit status: 0 done, 1 refused, 2 misuse, 3 daemon unreachable.
 """
 
-import importlib.metadata
 import os
 import sys
 from typing import Annotated, Any
@@ -50,7 +49,9 @@ app.add_typer(service.config_commands, name="config", help="Look at the configur
 
 def _version(*, wanted: bool) -> None:
     if wanted:
-        typer.echo(f"stopgap {importlib.metadata.version('stopgap')}")
+        from importlib.metadata import version  # noqa: PLC0415  0.05 s that others need not pay
+
+        typer.echo(f"stopgap {version('stopgap')}")
         raise typer.Exit
 
 
