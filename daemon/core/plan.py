@@ -23,6 +23,7 @@ from daemon.core.actions import (
     Sweep,
     Thaw,
     Vacate,
+    jobs_of,
 )
 from daemon.core.fill import fill
 from daemon.core.policy import Policy
@@ -30,6 +31,7 @@ from daemon.core.types import (
     PLACED,
     EngineView,
     Job,
+    JobId,
     JobState,
     NodeName,
     Outcome,
@@ -43,14 +45,29 @@ from daemon.core.wanted import Want, wants
 def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
     """Return what to do now, in order; every prefix of it is safe to carry out alone."""
     wanted = wants(snapshot, policy)
-    return (
-        *_settlements(snapshot, policy, wanted),
-        *_vacations(snapshot, wanted),
-        *_wishes(snapshot),
-        *_sweeps(snapshot),
-        *_probes(snapshot, policy, wanted),
-        *fill(snapshot, policy, wanted),
+    return _once(
+        (
+            *_settlements(snapshot, policy, wanted),
+            *_stops(snapshot),
+            *_vacations(snapshot, wanted),
+            *_wishes(snapshot),
+            *_sweeps(snapshot),
+            *_probes(snapshot, policy, wanted),
+            *fill(snapshot, policy, wanted),
+        )
     )
+
+
+def _once(actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Keep the first action for each job: the second would act on what the first changes."""
+    taken: set[JobId] = set()
+    kept: list[Action] = []
+    for action in actions:
+        jobs = set(jobs_of(action))
+        if taken.isdisjoint(jobs):
+            kept.append(action)
+            taken |= jobs
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +143,7 @@ def _vacations(snapshot: Snapshot, wanted: dict[NodeName, Want]) -> Iterator[Act
         refs = tuple(
             job.segment.ref
             for job in sorted(live[node], key=lambda job: job.id)
-            if job.segment is not None and _due(job, want, snapshot.now)
+            if job.segment is not None and not job.cancel_wanted and _due(job, want, snapshot.now)
         )
         if refs:
             yield Vacate(
@@ -148,26 +165,29 @@ def _due(job: Job, want: Want, now: datetime) -> bool:
     )
 
 
-def _wishes(snapshot: Snapshot) -> Iterator[Action]:
-    """Carry out what users asked for, and limits they set themselves."""
-    for job in snapshot.jobs:
-        if job.id in snapshot.busy_jobs:
+def _stops(snapshot: Snapshot) -> Iterator[Stop]:
+    """End jobs on nodes: by request, or by a limit that their submitters set."""
+    for placed in _placed(snapshot):
+        job, segment = placed.job, placed.job.segment
+        if segment is None or not placed.answered or _rests(job, snapshot.now):
             continue
-        if job.state in PLACED:
-            if job.segment is None:
-                continue
-            if job.cancel_wanted:
-                yield Stop(
-                    ref=job.segment.ref, outcome=Outcome.CANCELLED, reason="cancelled by request"
-                )
-            elif _over_time(job, snapshot.now):
-                limit = job.spec.time_limit
-                yield Stop(
-                    ref=job.segment.ref,
-                    outcome=Outcome.TIMED_OUT,
-                    reason=f"over its limit of {limit}",
-                )
-        elif job.cancel_wanted:
+        if job.cancel_wanted:
+            yield Stop(ref=segment.ref, outcome=Outcome.CANCELLED, reason="cancelled by request")
+        elif _over_time(job, snapshot.now):
+            why = f"over its limit of {job.spec.time_limit}"
+            yield Stop(ref=segment.ref, outcome=Outcome.TIMED_OUT, reason=why)
+
+
+def _rests(job: Job, now: datetime) -> bool:
+    return job.not_before is not None and now < job.not_before
+
+
+def _wishes(snapshot: Snapshot) -> Iterator[Action]:
+    """Carry out what was asked for jobs that run nowhere."""
+    for job in snapshot.jobs:
+        if job.id in snapshot.busy_jobs or job.state in PLACED:
+            continue
+        if job.cancel_wanted:
             yield Drop(job=job.id, reason="cancelled by request")
         elif job.hold_wanted and job.state is not JobState.HELD:
             yield Hold(job=job.id, reason="held by request")

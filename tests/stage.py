@@ -1,0 +1,204 @@
+"""The whole loop on fakes: the cluster model as batch system, the fake engine as nodes.
+
+Everything between the two is the real thing, threads and store included.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters.mock_slurm.adapter import MockAdapter
+from adapters.mock_slurm.model import Model
+from adapters.mock_slurm.nouns import Machine, PriorityJob
+from daemon.controller import Controller
+from daemon.core.actions import Action
+from daemon.core.policy import Policy
+from daemon.core.types import Job, JobId, JobSpec, JobState, NodeName, Owner
+from daemon.executor import Executor
+from daemon.observer import Observer, Watch
+from daemon.output import OutputWriter
+from daemon.recovery import recover
+from daemon.store import Store
+from daemon.store.spool import Spool
+from daemon.tools import Tools
+from migration.base import Fingerprint
+from migration.fake import FakeEngine, Program
+from tests.contract.clock import START, ManualClock
+
+_QUIET_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A canary that came through."""
+
+    passed: bool = True
+    reason: str = ""
+    other_users: bool = True
+
+
+@dataclass
+class FakeProber:
+    """Finds every node in order, or what a test says of it."""
+
+    reports: dict[NodeName, Passed] = field(default_factory=dict)
+    canaries: list[NodeName] = field(default_factory=list)
+
+    def fingerprint(self, node: NodeName) -> Fingerprint:
+        return Fingerprint(
+            engine="28.5",
+            kernel="6.12",
+            runc="1.3",
+            criu="4.2",
+            boot_id=f"{node}-1",
+            cgroup="v2",
+            cpu_flags="",
+        )
+
+    def probe(self, node: NodeName) -> Passed:
+        self.canaries.append(node)
+        return self.reports.get(node, Passed())
+
+
+class Stage:
+    """One daemon's loop that a test turns by hand."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int = 2,
+        programs: Mapping[tuple[str, ...], Program] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self.folder = folder
+        self.policy = policy or Policy()
+        self.clock = ManualClock()
+        self.model = Model(
+            (Machine(name=NodeName(f"n{i}"), cpus=4, memory_mib=4096) for i in range(1, nodes + 1)),
+            start=START.timestamp(),
+        )
+        self.batch = MockAdapter(self.model)
+        self.engine = FakeEngine(self.clock, programs)
+        self.prober = FakeProber()
+        self._priority = 0
+        self.open()
+
+    def open(self) -> None:
+        """Start a daemon on whatever state there is."""
+        self.store = Store(self.folder / "stopgap.db", self.policy)
+        self.store.open()
+        self._awake = threading.Event()
+        self.observer = Observer(
+            adapter=self.batch,
+            engine=self.engine,
+            store=self.store,
+            clock=self.clock,
+            watch=Watch(idle_looks=1, survey_threads=2),
+            wake=self._awake.set,
+        )
+        self.observer.open()
+        self.tools = Tools(
+            store=self.store,
+            spool=Spool(self.folder),
+            engine=self.engine,
+            clock=self.clock,
+            observer=self.observer,
+            output=OutputWriter(),
+        )
+        self.executor = Executor(self.tools, self.prober)
+        self.controller = Controller(eyes=self.observer, hands=self.executor, policy=self.policy)
+        recover(self.store, self.clock, self.observer.survey)
+
+    def close(self) -> None:
+        """End the daemon as SIGTERM does: containers stay as they are."""
+        self.executor.close()
+        self.observer.close()
+        self.store.close()
+
+    def reopen(self) -> None:
+        """Let another daemon take over."""
+        self.close()
+        self.open()
+
+    def submit(self, *command: str, **changes: object) -> JobId:
+        """Enqueue a job of root's."""
+        spec = JobSpec(
+            name="job",
+            owner=Owner(uid=0, gid=0, name="root"),
+            image="img:1",
+            command=command or ("count",),
+            **changes,  # type: ignore[arg-type]  # fields of JobSpec, as a test likes
+        )
+        return self.store.submit(spec, now=self.clock.now()).id
+
+    def claim(self, *nodes: str, seconds: float = 1000.0) -> int:
+        """Let a priority job take these nodes now."""
+        self._priority += 1
+        self.model.advance_to(self.clock.now().timestamp())
+        self.model.submit(
+            PriorityJob(
+                id=self._priority,
+                submit=self.clock.now().timestamp(),
+                nodes=len(nodes),
+                runtime=seconds,
+                limit=seconds,
+                named=tuple(NodeName(n) for n in nodes),
+            )
+        )
+        self.model.advance_to(self.clock.now().timestamp())
+        return self._priority
+
+    def look(self) -> tuple[Action, ...]:
+        """Ask everybody, wait for the answers, tick once, wait for the end of what it began."""
+        self.model.advance_to(self.clock.now().timestamp())
+        self.observer.ask_batch()
+        self.quiet()
+        self.observer.survey()
+        self.quiet()
+        actions = self.controller.tick()
+        self.quiet()
+        return actions
+
+    def settle(self, rounds: int = 50) -> None:
+        """Look until there is nothing left to do."""
+        for _ in range(rounds):
+            if not self.look():
+                return
+        raise AssertionError("the loop finds something to do for ever")
+
+    def run(self, seconds: float, step: float = 1.0) -> None:
+        """Let time pass in steps, with a look at each."""
+        passed = 0.0
+        while passed < seconds:
+            self.clock.wait(step)
+            passed += step
+            self.look()
+
+    def quiet(self) -> None:
+        """Wait until no question and no action is under way."""
+        await_condition(lambda: not self.observer.at_work())
+
+    def job(self, job: JobId) -> Job:
+        found = self.store.job(job)
+        assert found is not None
+        return found
+
+    def state(self, job: JobId) -> JobState:
+        return self.job(job).state
+
+    def node(self, job: JobId) -> str | None:
+        segment = self.job(job).segment
+        return None if segment is None else segment.node
+
+
+def await_condition(condition: Callable[[], bool], seconds: float = _QUIET_SECONDS) -> None:
+    """Wait for something that threads bring about; fail when it does not come."""
+    pause = threading.Event()
+    left = seconds
+    while not condition():
+        if left <= 0:
+            raise AssertionError("waited in vain")
+        pause.wait(0.002)
+        left -= 0.002

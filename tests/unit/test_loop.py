@@ -1,0 +1,537 @@
+"""The whole loop on fakes: what a job may count on, whatever happens around it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from daemon.core.actions import Place, Probe, Vacate
+from daemon.core.history import Change
+from daemon.core.policy import Policy
+from daemon.core.types import (
+    CheckpointMode,
+    Claim,
+    ClaimSource,
+    JobState,
+    NodeName,
+    Outcome,
+)
+from daemon.following import log_of
+from migration.base import (
+    EngineUnreachableError,
+    NodeUnfitError,
+    NotSavedError,
+    OrderRefusedError,
+)
+from migration.fake import Program
+from tests.stage import Passed, Stage
+
+N1, N2 = NodeName("n1"), NodeName("n2")
+PROGRAMS: dict[tuple[str, ...], Program] = {
+    ("count",): Program(),
+    ("short",): Program(seconds=30),
+    ("fails",): Program(seconds=5, exit_code=3),
+    ("hog",): Program(peak_memory_mib=100_000),
+    ("stubborn",): Program(dumpable=False),
+}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path, programs=PROGRAMS)
+    yield stage
+    stage.close()
+
+
+def _log(stage: Stage, job: int) -> list[int]:
+    return [int(n) for n in b"".join(log_of(stage.tools, job)).split()]  # type: ignore[arg-type]
+
+
+def test_a_job_runs_to_its_end(stage: Stage) -> None:
+    """
+    A job that is left alone completes with its exit code and its whole log.
+    """
+    job = stage.submit("short")
+    stage.settle()
+    assert stage.state(job) is JobState.RUNNING
+    stage.run(31)
+    stage.settle()
+
+    ended = stage.job(job)
+    assert (JobState.COMPLETED, 0) == (ended.state, ended.exit_code)
+    assert list(range(30)) == _log(stage, job)
+    assert not stage.engine.living(job)
+
+
+def test_a_failure_is_the_jobs_own(stage: Stage) -> None:
+    """
+    An exit code that is not zero fails the job, once.
+    """
+    job = stage.submit("fails")
+    stage.settle()
+    stage.run(6)
+    stage.settle()
+
+    assert (JobState.FAILED, 3) == (stage.state(job), stage.job(job).exit_code)
+    assert [Outcome.FAILED] == [s.outcome for s in stage.store.segments(job)]
+
+
+def test_a_claim_moves_the_job_without_a_gap(stage: Stage) -> None:
+    """
+    The job leaves the claimed node at once and goes on elsewhere where it stopped.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    first = stage.node(job)
+    assert first is not None
+    stage.claim(first)
+    stage.settle()
+
+    assert stage.state(job) is JobState.RUNNING
+    assert first != stage.node(job)
+    stage.run(10)
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+    assert len(log) >= 19
+    found = stage.job(job)
+    assert (1, 1, timedelta()) == (found.evictions, found.migrations, found.lost)
+    assert 1 == len(stage.engine.living(job))
+
+
+def test_without_a_gap_the_job_waits_parked(stage: Stage) -> None:
+    """
+    Where every node is claimed the job is saved and waits.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(5)
+    stage.claim("n1")
+    stage.claim("n2")
+    stage.settle()
+
+    assert stage.state(job) is JobState.PARKED
+    assert not stage.engine.living(job)
+
+
+def test_all_jobs_of_a_node_leave_together(stage: Stage) -> None:
+    """
+    One action evicts all jobs of a claimed node.
+    """
+    jobs = [stage.submit("count") for _ in range(8)]
+    stage.settle()
+    here = [job for job in jobs if stage.node(job) == "n1"]
+    stage.run(3)
+    stage.claim("n1")
+    vacations = [action for action in stage.look() if isinstance(action, Vacate)]
+
+    assert 1 == len(vacations)
+    assert here == [ref.job for ref in vacations[0].refs]
+
+
+def test_cores_are_never_sold_twice(stage: Stage) -> None:
+    """
+    Jobs pack into nodes by cores, and the rest waits.
+    """
+    jobs = [stage.submit("count", cpus=3) for _ in range(3)]
+    stage.settle()
+
+    assert [JobState.RUNNING, JobState.RUNNING, JobState.QUEUED] == [stage.state(j) for j in jobs]
+
+
+def test_a_silent_batch_system_starts_nothing(stage: Stage) -> None:
+    """
+    When the batch system stops answering nothing new is started, and what runs is kept.
+    """
+    running = stage.submit("count")
+    stage.settle()
+    stage.batch.cut()
+    stage.run(stage.policy.stale.total_seconds() + 2)
+    waiting = stage.submit("count")
+    stage.run(5)
+
+    assert stage.state(running) is JobState.RUNNING
+    assert stage.state(waiting) is JobState.QUEUED
+
+
+def test_too_long_a_silence_vacates(stage: Stage) -> None:
+    """
+    After its grace time a silent batch system gets all nodes back; no work is lost.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.batch.cut()
+    stage.run(stage.policy.unknown_grace.total_seconds() + 5)
+
+    assert stage.state(job) is JobState.PARKED
+    assert timedelta() == stage.job(job).lost
+
+
+def test_a_failed_checkpoint_leaves_the_job_until_the_deadline(stage: Stage) -> None:
+    """
+    What cannot be saved is kept frozen while there is time, then killed and counted as lost.
+    """
+    job = stage.submit("stubborn")
+    stage.settle()
+    stage.run(10)
+    node = stage.node(job)
+    assert node is not None
+    stage.claim(node)
+    stage.look()
+    assert stage.state(job) is JobState.EVICTING
+    assert stage.engine.living(job)
+
+    stage.run(stage.policy.vacate.total_seconds() + 5)
+    assert timedelta(seconds=10) <= stage.job(job).lost
+    outcomes = [s.outcome for s in stage.store.segments(job)]
+    assert Outcome.CRASHED is outcomes[0]
+    assert 1 == len(stage.engine.living(job))
+
+
+def test_a_claim_that_goes_away_lets_the_job_go_on(stage: Stage) -> None:
+    """
+    A frozen job that could not be saved is thawed when nobody wants its node any more.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    node = stage.node(job)
+    assert node is not None
+    stage.engine.fail("checkpoint", NotSavedError("No space left on device", frozen=True))
+    priority = stage.claim(node)
+    stage.look()
+    assert stage.state(job) is JobState.EVICTING
+    stage.model.end(priority)
+    stage.settle()
+
+    assert (stage.state(job), stage.node(job)) == (JobState.RUNNING, node)
+    stage.run(5)
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+
+
+def test_a_prolog_is_a_claim(stage: Stage) -> None:
+    """
+    A hook's call vacates its node although the batch system still calls it idle.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    node = stage.node(job)
+    assert node is not None
+    now = stage.clock.now()
+    stage.engine.run_prolog(NodeName(node))
+    stage.observer.notice(Claim(node=NodeName(node), source=ClaimSource.PROLOG, at=now))
+    stage.run(2)
+    stage.settle()
+
+    assert node != stage.node(job)
+    assert stage.state(job) is JobState.RUNNING
+
+
+def test_a_frozen_job_without_a_claim_is_evicted(stage: Stage) -> None:
+    """
+    A prolog that could not reach the daemon is noticed by what it did.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    node = stage.node(job)
+    assert node is not None
+    stage.engine.run_prolog(NodeName(node))
+    stage.look()
+
+    assert stage.state(job) in {JobState.PARKED, JobState.RESUMING, JobState.RUNNING}
+    assert Outcome.EVICTED is stage.store.segments(job)[0].outcome
+
+
+def test_a_node_that_refuses_is_not_asked_again_at_once(stage: Stage) -> None:
+    """
+    A fault of a node is no fault of the job: it is placed elsewhere.
+    """
+    stage.engine.fail("place", NodeUnfitError("no space left on device"))
+    job = stage.submit("count")
+    stage.run(5)
+
+    assert stage.state(job) is JobState.RUNNING
+    assert 1 == len(stage.store.segments(job))
+
+
+def test_an_unknown_image_fails_the_job_with_its_reason(stage: Stage) -> None:
+    """
+    What no node could do is the end of a job that has done nothing yet.
+    """
+    stage.engine.fail("place", OrderRefusedError("there is no image nope:1"))
+    job = stage.submit("count")
+    stage.settle()
+
+    assert stage.state(job) is JobState.FAILED
+    assert "nope:1" in stage.job(job).reason
+
+
+def test_memory_beyond_the_limit_fails_with_advice(stage: Stage) -> None:
+    """
+    A job that the kernel kills for its memory fails and is told to ask for more.
+    """
+    job = stage.submit("hog")
+    stage.settle()
+
+    assert stage.state(job) is JobState.FAILED
+    assert "--mem" in stage.job(job).reason
+
+
+def test_a_killed_container_is_a_fault_of_the_node(stage: Stage) -> None:
+    """
+    SIGKILL from nobody knows where restarts the job and counts what was lost.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    ref = stage.engine.living(job)[0]
+    stage.engine.kill(ref)
+    stage.run(10)
+
+    assert stage.state(job) is JobState.RUNNING
+    assert timedelta(seconds=10) <= stage.job(job).lost
+    assert [Outcome.CRASHED, Outcome.RUNNING] == [s.outcome for s in stage.store.segments(job)]
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+
+
+def test_a_silent_engine_makes_its_jobs_unreachable_not_dead(stage: Stage) -> None:
+    """
+    A job whose engine does not answer is neither started elsewhere nor given up.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    node = NodeName(stage.node(job) or "")
+    stage.engine.cut(node)
+    stage.run(stage.policy.silence.total_seconds() + 5)
+    assert stage.state(job) is JobState.UNREACHABLE
+    assert 1 == len(stage.engine.living(job))
+
+    stage.engine.mend(node)
+    stage.settle()
+    assert stage.state(job) is JobState.RUNNING
+    assert timedelta() == stage.job(job).lost
+    assert [1] == [s.epoch for s in stage.store.segments(job)]
+
+
+def test_a_lost_answer_to_a_start_is_no_second_start(stage: Stage) -> None:
+    """
+    When the engine starts a job and its answer is lost, the running job is adopted.
+    """
+    stage.engine.fail("place", EngineUnreachableError("the answer was lost"), late=True)
+    job = stage.submit("count")
+    stage.settle()
+
+    assert stage.state(job) is JobState.RUNNING
+    assert 1 == len(stage.engine.living(job))
+    assert 1 == len(stage.store.segments(job))
+
+
+def test_a_lost_answer_to_a_checkpoint_loses_nothing(stage: Stage) -> None:
+    """
+    A checkpoint that was committed while nobody listened is found by its receipt.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    node = stage.node(job)
+    assert node is not None
+    stage.engine.fail("checkpoint", EngineUnreachableError("the answer was lost"), late=True)
+    stage.claim(node)
+    stage.settle()
+
+    assert stage.state(job) is JobState.RUNNING
+    assert timedelta() == stage.job(job).lost
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+
+
+@pytest.mark.parametrize("moment", ["placed", "evicting", "parked"])
+def test_another_daemon_takes_over(stage: Stage, moment: str) -> None:
+    """
+    A daemon that ends leaves containers alone, and the next one adopts them.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    if moment == "evicting":
+        node = stage.node(job)
+        assert node is not None
+        stage.engine.fail("checkpoint", NotSavedError("busy", frozen=True))
+        stage.claim(node)
+        stage.look()
+    elif moment == "parked":
+        stage.claim("n1", "n2", seconds=20)
+        stage.settle()
+    stage.reopen()
+    stage.run(30)
+    stage.settle()
+
+    assert stage.state(job) is JobState.RUNNING
+    assert timedelta() == stage.job(job).lost
+    assert 1 == len(stage.engine.living(job))
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+
+
+@pytest.mark.parametrize("state", ["queued", "running", "parked", "held"])
+def test_cancel_ends_a_job_in_every_state(stage: Stage, state: str) -> None:
+    """
+    A cancelled job ends, and nothing of it is left anywhere.
+    """
+    if state == "queued":
+        stage.claim("n1", "n2")
+    job = stage.submit("count")
+    stage.settle()
+    if state == "parked":
+        stage.claim("n1", "n2")
+        stage.settle()
+    if state == "held":
+        stage.claim("n1", "n2")
+        stage.store.record(Change(job=job, hold_wanted=True), now=stage.clock.now())
+        stage.settle()
+    stage.store.record(Change(job=job, cancel_wanted=True), now=stage.clock.now())
+    stage.settle()
+
+    assert stage.state(job) is JobState.CANCELLED
+    assert not stage.engine.living(job)
+    assert () == stage.engine.generations(job)
+
+
+def test_a_held_job_waits_until_it_is_released(stage: Stage) -> None:
+    """
+    Hold keeps a waiting job from being placed; release lets it go.
+    """
+    stage.claim("n1", "n2", seconds=10)
+    job = stage.submit("count")
+    stage.store.record(Change(job=job, hold_wanted=True), now=stage.clock.now())
+    stage.run(15)
+    assert stage.state(job) is JobState.HELD
+
+    stage.store.record(Change(job=job, hold_wanted=False), now=stage.clock.now())
+    stage.run(3)
+    assert stage.state(job) is JobState.RUNNING
+
+
+def test_time_is_counted_over_all_segments(stage: Stage) -> None:
+    """
+    The limit holds for the sum of the segments.
+    """
+    job = stage.submit("count", time_limit=timedelta(seconds=20))
+    stage.settle()
+    stage.run(12)
+    stage.claim(stage.node(job) or "")
+    stage.run(12)
+
+    assert stage.state(job) is JobState.TIMED_OUT
+    assert not stage.engine.living(job)
+
+
+def test_a_job_without_checkpoints_starts_again(stage: Stage) -> None:
+    """
+    ``--checkpoint none`` means: ended at once, started again, the log begins anew.
+    """
+    job = stage.submit("count", checkpoint=CheckpointMode.NONE)
+    stage.settle()
+    stage.run(10)
+    stage.claim(stage.node(job) or "")
+    stage.run(6)
+
+    assert stage.state(job) is JobState.RUNNING
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+    assert len(log) < 10
+    assert timedelta(seconds=10) <= stage.job(job).lost
+
+
+def test_a_drained_node_is_left_alone(stage: Stage) -> None:
+    """
+    A node that an administrator drained loses its jobs and gets no new ones.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    node = NodeName(stage.node(job) or "")
+    stage.observer.set_drained(node, drained=True)
+    stage.run(3)
+    assert node != stage.node(job)
+
+    stage.observer.set_drained(NodeName(stage.node(job) or ""), drained=True)
+    stage.run(3)
+    assert stage.state(job) is JobState.PARKED
+
+
+def test_a_node_that_fails_its_canary_gets_no_job(stage: Stage) -> None:
+    """
+    Only a node that has proven itself is used, and the reason is kept.
+    """
+    stage.prober.reports[N1] = Passed(passed=False, reason="criu is missing")
+    jobs = [stage.submit("count", cpus=4) for _ in range(2)]
+    stage.run(5)
+
+    assert {None, "n2"} == {stage.node(job) for job in jobs}
+    assert "criu is missing" == stage.observer.look().engines[N1].why
+    assert 1 == stage.prober.canaries.count(N1)
+
+
+def test_a_canary_is_not_run_again_after_a_restart(stage: Stage) -> None:
+    """
+    A new daemon trusts a canary as long as nothing on the node has changed.
+    """
+    stage.submit("count")
+    stage.settle()
+    before = list(stage.prober.canaries)
+    stage.reopen()
+    stage.submit("count")
+    stage.settle()
+
+    assert before == stage.prober.canaries
+
+
+def test_ordinary_users_stay_off_nodes_that_cannot_move_them(stage: Stage) -> None:
+    """
+    Where CRIU cannot dump other users' processes only root's jobs are placed.
+    """
+    stage.prober.reports = {N1: Passed(other_users=False), N2: Passed(other_users=False)}
+    job = stage.submit("count")
+    spec = stage.job(job).spec
+    other = stage.store.submit(
+        replace(spec, owner=replace(spec.owner, uid=1000)), now=stage.clock.now()
+    )
+    stage.run(5)
+
+    assert [JobState.RUNNING, JobState.QUEUED] == [stage.state(job), stage.state(other.id)]
+
+
+def test_nothing_is_placed_on_a_node_wanted_soon(stage: Stage) -> None:
+    """
+    A gap shorter than the horizon is not worth a start.
+    """
+    soon = stage.clock.now() + stage.policy.horizon / 2
+    for node in (N1, N2):
+        stage.observer.notice(Claim(node=node, source=ClaimSource.PLANNED, at=soon))
+    job = stage.submit("count")
+    actions = [*stage.look(), *stage.look()]
+
+    assert not [action for action in actions if isinstance(action, Place | Probe)]
+    assert stage.state(job) is JobState.QUEUED
+
+
+def test_many_claims_lose_nothing(tmp_path: Path) -> None:
+    """
+    However often a job is moved, its log has no gap and it lives once.
+    """
+    stage = Stage(tmp_path, nodes=3, policy=Policy(horizon=timedelta()), programs=PROGRAMS)
+    jobs = [stage.submit("count") for _ in range(4)]
+    for turn in range(30):
+        stage.claim(f"n{turn % 3 + 1}", seconds=4)
+        stage.run(3)
+        assert all(len(stage.engine.living(job)) <= 1 for job in jobs)
+    stage.run(10)
+    logs = [_log(stage, job) for job in jobs]
+    stage.close()
+
+    assert all(list(range(len(log))) == log for log in logs)
+    assert all(stage_log for stage_log in logs)
