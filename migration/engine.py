@@ -1,0 +1,192 @@
+"""The real engine: Docker on every node, the shim below it, the shared store beside it.
+
+Docker carries out; the shim's receipts and the node's cgroups say what has happened.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from daemon.clock import Clock
+from daemon.core.types import (
+    Checkpoint,
+    Epoch,
+    Generation,
+    JobId,
+    NodeName,
+    Phase,
+    SegmentRef,
+    SegmentView,
+)
+from migration import output
+from migration.access import Access, NodeAccess
+from migration.base import (
+    Census,
+    CgroupCensus,
+    EngineError,
+    NodeUnfitError,
+    Placed,
+    Saved,
+    StartOrder,
+    StillAliveError,
+)
+from migration.container import LABEL_EPOCH, LABEL_INSTANCE, LABEL_JOB, container_name
+from migration.docker import Docker, EngineSaidError
+from migration.placing import Placer
+from migration.saving import Saver
+from migration.settings import Site
+from migration.stores.shared import SharedStore
+from migration.ticket import Keys
+
+#: Jobs from here on are canaries of the probe, and nobody else's business.
+FIRST_CANARY = JobId(900_000_000_000)
+_PHASES = {
+    "created": Phase.CREATED,
+    "running": Phase.RUNNING,
+    "restarting": Phase.RUNNING,
+    "paused": Phase.FROZEN,
+    "exited": Phase.EXITED,
+    "dead": Phase.EXITED,
+    "removing": Phase.EXITED,
+}
+
+
+class DockerEngine:
+    """The containers of all nodes, for real."""
+
+    def __init__(
+        self, access: Access, site: Site, keys: Keys, store: SharedStore, clock: Clock
+    ) -> None:
+        self._access = access
+        self._site = site
+        self._store = store
+        self._placer = Placer(site, access.engine, keys, store, clock)
+        self._saver = Saver(store, clock)
+        #: Proven gone by us, so that Docker will soon say the same.
+        self._gone: set[SegmentRef] = set()
+
+    def survey(self, node: NodeName) -> tuple[SegmentView, ...]:
+        docker = self._access.of(node).docker
+        wanted = json.dumps({"label": [f"{LABEL_INSTANCE}={self._site.instance}"]})
+        views = [_view(docker, f) for f in docker.get("/containers/json", all=1, filters=wanted)]
+        found = [v for v in views if v is not None and v.job < FIRST_CANARY]
+        return tuple(sorted(found, key=lambda v: (v.job, v.epoch)))
+
+    def place(self, order: StartOrder) -> Placed:
+        return self._placer.place(self._access.of(order.ref.node), order)
+
+    def freeze(self, ref: SegmentRef) -> None:
+        self._unless_ended(ref, "pause", already="is already paused")
+
+    def thaw(self, ref: SegmentRef) -> None:
+        self._unless_ended(ref, "unpause", already="is not paused")
+        # A prolog may have frozen it behind Docker's back.
+        self._access.of(ref.node).shim.thaw(ref.job, ref.epoch)
+
+    def checkpoint(self, ref: SegmentRef, *, deadline_seconds: float) -> Saved:
+        docker = self._access.of(ref.node).docker
+        done = self._saver.checkpoint(docker, self._name(ref), ref, deadline_seconds)
+        if done.empty:
+            self._gone.add(ref)
+        else:
+            self.kill(ref)
+        return done.saved
+
+    def settled(self, ref: SegmentRef) -> Checkpoint | None:
+        return self._store.settled(ref)
+
+    def signal(self, ref: SegmentRef, signal: int) -> None:
+        self._unless_ended(ref, "kill", signal=signal)
+
+    def kill(self, ref: SegmentRef) -> None:
+        access = self._access.of(ref.node)
+        # Docker's own kill may hang or be refused; the proof below does not depend on it.
+        with suppress(EngineError):
+            where = f"/containers/{self._name(ref)}/kill"
+            seconds = self._access.engine.connect_seconds
+            access.docker.call("POST", where, params={"signal": "KILL"}, seconds=seconds)
+        self._reap(access, ref)
+
+    def logs(self, ref: SegmentRef, *, follow: bool = False) -> Iterator[bytes]:
+        docker = self._access.of(ref.node).docker
+        name = self._name(ref)
+        if ref in self._gone or self._store.settled(ref) is not None:
+            # Docker notices an end a moment later, and the log is whole only then.
+            with suppress(EngineSaidError):
+                docker.call("POST", f"/containers/{name}/wait")
+        yield from output.followed(docker, name) if follow else output.printed(docker, name)
+
+    def remove(self, ref: SegmentRef) -> None:
+        access = self._access.of(ref.node)
+        try:
+            where = f"/containers/{self._name(ref)}"
+            access.docker.call("DELETE", where, params={"force": 1, "v": 1})
+        except EngineSaidError as exc:
+            if exc.status not in {404, 409}:
+                raise
+        self._reap(access, ref)
+        self._gone.discard(ref)
+
+    def census(self, node: NodeName) -> Census:
+        life = self._access.of(node).shim.census()
+        found = (
+            CgroupCensus(
+                ref=SegmentRef(job=JobId(s.job), epoch=Epoch(s.epoch), node=node),
+                processes=s.processes,
+                frozen=s.frozen,
+            )
+            for s in life.segments
+            if s.job < FIRST_CANARY
+        )
+        return Census(boot_id=life.boot_id, segments=tuple(found))
+
+    def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
+        self._store.forget(job, keep=keep)
+
+    def _name(self, ref: SegmentRef) -> str:
+        return container_name(self._site.instance, ref)
+
+    def _unless_ended(
+        self, ref: SegmentRef, verb: str, *, already: str = "", **params: int
+    ) -> None:
+        """Carry out a verb; what has ended, or is so already, needs none."""
+        docker = self._access.of(ref.node).docker
+        try:
+            docker.call("POST", f"/containers/{self._name(ref)}/{verb}", params=params)
+        except EngineSaidError as exc:
+            harmless = ("is not running", *((already,) if already else ()))
+            if exc.status != 404 and not any(words in exc.words for words in harmless):
+                raise NodeUnfitError(f"{ref.node} refused to {verb}: {exc.words}") from exc
+
+    def _reap(self, access: NodeAccess, ref: SegmentRef) -> None:
+        left = access.shim.reap(ref.job, ref.epoch)
+        if left:
+            raise StillAliveError(f"{left} processes of {self._name(ref)} survived")
+        self._gone.add(ref)
+
+
+def _view(docker: Docker, listed: dict[str, Any]) -> SegmentView | None:
+    labels = listed.get("Labels") or {}
+    phase = _PHASES.get(listed.get("State", ""), Phase.RUNNING)
+    code, oom_killed = None, False
+    try:
+        job, epoch = JobId(int(labels[LABEL_JOB])), Epoch(int(labels[LABEL_EPOCH]))
+        if phase is Phase.EXITED:
+            state = docker.get(f"/containers/{listed['Id']}/json")["State"]
+            code, oom_killed = int(state["ExitCode"]), bool(state["OOMKilled"])
+    except (KeyError, ValueError):
+        # Somebody else's container with a label like ours.
+        return None
+    except EngineSaidError as exc:
+        if exc.status == 404:
+            return None
+        raise
+    return SegmentView(
+        job=job,
+        epoch=epoch,
+        container=str(listed["Id"]),
+        phase=phase,
+        exit_code=code,
+        oom_killed=oom_killed,
+    )

@@ -1,0 +1,165 @@
+"""Starting or resuming one segment: image, container, start; or nothing at all is left."""
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+from daemon.clock import Clock
+from migration import words
+from migration.access import NodeAccess
+from migration.base import Placed, StartOrder, StillAliveError
+from migration.container import (
+    ImageFacts,
+    check_image,
+    container_name,
+    create_body,
+    make_ticket,
+)
+from migration.docker import Docker, EngineSaidError, name_part
+from migration.settings import EngineSettings, Site
+from migration.stores.shared import SharedStore
+from migration.ticket import Keys
+
+#: What Docker gives as the start of a container that was never started.
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+class Images:
+    """What images say about themselves; a digest's answer never changes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], ImageFacts] = {}
+
+    def of(self, docker: Docker, order: StartOrder) -> ImageFacts:
+        """
+        Return the facts of the order's image on that engine.
+
+        Raises:
+            OrderRefusedError: there is no such image, or no job may use it.
+            NodeUnfitError: only this node lacks it.
+        """
+        name = order.image_digest or order.spec.image
+        with self._lock:
+            known = self._known.get((docker.address, name))
+        if known is not None:
+            return known
+        try:
+            said = docker.get(f"/images/{name_part(name)}/json")
+        except EngineSaidError as exc:
+            if exc.status in {400, 404}:
+                raise words.missing_image(order) from exc
+            raise
+        facts = _image_facts(said)
+        check_image(order.spec.image, facts)
+        if order.image_digest is not None:
+            with self._lock:
+                self._known[docker.address, name] = facts
+        return facts
+
+    def drop(self, docker: Docker, order: StartOrder) -> None:
+        """Forget an image that the engine turned out not to have."""
+        with self._lock:
+            self._known.pop((docker.address, order.image_digest or order.spec.image), None)
+
+
+class Placer:
+    """Carries out start orders."""
+
+    def __init__(
+        self, site: Site, settings: EngineSettings, keys: Keys, store: SharedStore, clock: Clock
+    ) -> None:
+        self._site = site
+        self._settings = settings
+        self._keys = keys
+        self._store = store
+        self._clock = clock
+        self._images = Images()
+
+    def place(self, access: NodeAccess, order: StartOrder) -> Placed:
+        """Carry out an order as ``Engine.place`` promises."""
+        began = self._clock.monotonic()
+        image = self._images.of(access.docker, order)
+        body = create_body(
+            order,
+            image,
+            self._site,
+            access.docker.facts(),
+            make_ticket(order, self._site, self._keys),
+        )
+        self._store.prepare(order.ref.job)
+        name = container_name(self._site.instance, order.ref)
+        placed = self._create(access, order, name, body)
+        if placed is None:
+            placed = self._create(access, order, name, body)
+        if placed is None:
+            raise EngineSaidError(409, f"the name {name} is taken")
+        container, new = placed
+        if new:
+            self._start(access, order, name)
+        return Placed(
+            container=container,
+            image_digest=image.id,
+            seconds=self._clock.monotonic() - began,
+        )
+
+    def _create(
+        self, access: NodeAccess, order: StartOrder, name: str, body: dict[str, Any]
+    ) -> tuple[str, bool] | None:
+        """Return the container and whether it is to be started; None is another try."""
+        params = {"name": name}
+        try:
+            answer = access.docker.call("POST", "/containers/create", params=params, body=body)
+        except EngineSaidError as exc:
+            if exc.status == 409:
+                return self._existing(access, order, name)
+            if exc.status == 404 and "image" in exc.words.lower():
+                self._images.drop(access.docker, order)
+                raise words.missing_image(order) from exc
+            raise words.refused_create(exc, order) from exc
+        return str(answer.json()["Id"]), True
+
+    def _existing(
+        self, access: NodeAccess, order: StartOrder, name: str
+    ) -> tuple[str, bool] | None:
+        """Adopt a container that was started before; clear one that was not out of the way."""
+        try:
+            found = access.docker.get(f"/containers/{name}/json")
+        except EngineSaidError as exc:
+            if exc.status == 404:
+                return None
+            raise
+        if found["State"]["StartedAt"] != _NEVER:
+            return str(found["Id"]), False
+        self._clear(access, order, name)
+        return None
+
+    def _start(self, access: NodeAccess, order: StartOrder, name: str) -> None:
+        seconds = self._settings.timeout_seconds
+        if order.generation is not None:
+            seconds += self._settings.resume_seconds
+        try:
+            access.docker.call("POST", f"/containers/{name}/start", seconds=seconds)
+        except EngineSaidError as exc:
+            receipt = None
+            if order.generation is not None:
+                receipt = self._store.resume_receipt(order.ref)
+            self._clear(access, order, name)
+            raise words.refused_start(exc, order, receipt) from exc
+
+    def _clear(self, access: NodeAccess, order: StartOrder, name: str) -> None:
+        """Prove that nothing of the segment lives, and remove its container."""
+        left = access.shim.reap(order.ref.job, order.ref.epoch)
+        with suppress(EngineSaidError):
+            access.docker.call("DELETE", f"/containers/{name}", params={"force": 1, "v": 1})
+        if left:
+            raise StillAliveError(f"{left} processes of {name} survived a failed start")
+
+
+def _image_facts(said: dict[str, Any]) -> ImageFacts:
+    config = said.get("Config") or {}
+    return ImageFacts(
+        id=said["Id"],
+        env=tuple(config.get("Env") or ()),
+        volumes=tuple(sorted(config.get("Volumes") or ())),
+    )

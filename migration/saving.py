@@ -1,0 +1,124 @@
+"""Checkpointing one segment: one call, and the shim's receipt decides what it did.
+
+The engine's answer proves nothing: it can be lost, late, or about something else.  The
+receipt says whether there is a generation and when the cgroup was empty.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from daemon.clock import Clock
+from daemon.core.types import Checkpoint, SegmentRef
+from migration.base import EngineUnreachableError, NotSavedError, Saved
+from migration.docker import Docker, EngineSaidError
+from migration.manifest import CheckpointReceipt
+from migration.stores.shared import SharedStore
+
+#: For a shim that was told to stop, or whose engine died, to write its receipt.
+_RECEIPT_SECONDS = 20.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A generation is in place."""
+
+    saved: Saved
+    #: False when the shim could not prove that the segment is gone.
+    empty: bool
+
+
+class Saver:
+    """Carries out checkpoints."""
+
+    def __init__(self, store: SharedStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def checkpoint(
+        self, docker: Docker, container: str, ref: SegmentRef, deadline_seconds: float
+    ) -> Committed:
+        """
+        Save the segment; when it was saved before, tell of that.
+
+        Raises:
+            NotSavedError: the job goes on in the state in which it was found.
+            EngineUnreachableError: it may or may not have happened.
+        """
+        began = self._clock.monotonic()
+        receipt = self._store.checkpoint_receipt(ref)
+        if receipt is None or not receipt.ok:
+            self._store.prepare(ref.job)
+            self._store.drop_checkpoint_receipt(ref)
+            receipt = self._ask(docker, container, ref, deadline_seconds)
+        if not receipt.ok:
+            raise NotSavedError(receipt.error or "no reason given", frozen=receipt.found_frozen)
+        return self._committed(ref, receipt, self._clock.monotonic() - began)
+
+    def _ask(
+        self, docker: Docker, container: str, ref: SegmentRef, seconds: float
+    ) -> CheckpointReceipt:
+        # A name of its own for each try: Docker refuses one that it has seen (B58).
+        body = {"CheckpointID": f"stopgap-{secrets.token_hex(6)}", "Exit": True}
+        where = f"/containers/{container}/checkpoints"
+        until = self._clock.monotonic() + seconds
+        try:
+            docker.call("POST", where, body=body, seconds=seconds)
+        except EngineSaidError as exc:
+            receipt = self._store.checkpoint_receipt(ref)
+            if receipt is None:
+                # The shim was never asked: the container is gone, or has ended.
+                raise NotSavedError(exc.words, frozen=_is_frozen(docker, container)) from exc
+            return receipt
+        except EngineUnreachableError:
+            receipt = self._late_receipt(ref, until)
+            if receipt is None:
+                raise
+            return receipt
+        receipt = self._store.checkpoint_receipt(ref)
+        if receipt is None:
+            raise EngineUnreachableError(f"{container} was checkpointed, but left no receipt")
+        return receipt
+
+    def _late_receipt(self, ref: SegmentRef, until: float) -> CheckpointReceipt | None:
+        """Wait for a shim that works on although its engine does not answer."""
+        last = max(until, self._clock.monotonic()) + _RECEIPT_SECONDS
+        while (now := self._clock.monotonic()) < last:
+            # First the lock, then the look: the receipt is written under the lock.
+            busy = self._store.busy(ref.job)
+            receipt = self._store.checkpoint_receipt(ref)
+            if receipt is not None or not busy:
+                return receipt
+            if now > until:
+                self._store.cancel(ref.job)
+            self._clock.wait(_POLL_SECONDS)
+        return None
+
+    def _committed(self, ref: SegmentRef, receipt: CheckpointReceipt, seconds: float) -> Committed:
+        checkpoint = self._store.settled(ref)
+        if checkpoint is None:
+            words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
+            raise EngineUnreachableError(words)
+        return Committed(
+            saved=_saved(checkpoint, receipt, seconds), empty=receipt.empty is not None
+        )
+
+
+def _saved(checkpoint: Checkpoint, receipt: CheckpointReceipt, seconds: float) -> Saved:
+    # The node's clock is another one: only differences of its moments are used, counted
+    # back from the answer, which comes right after the cgroup was empty.
+    frozen_for = 0.0
+    if receipt.frozen is not None and receipt.empty is not None:
+        frozen_for = max(0.0, receipt.empty - receipt.frozen)
+    return Saved(
+        checkpoint=checkpoint,
+        freeze_seconds=max(0.0, seconds - frozen_for),
+        vacate_seconds=seconds,
+    )
+
+
+def _is_frozen(docker: Docker, container: str) -> bool:
+    try:
+        return bool(docker.get(f"/containers/{container}/json")["State"]["Paused"])
+    except EngineSaidError:
+        return False

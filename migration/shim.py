@@ -1,0 +1,84 @@
+"""The shim's verbs on one node: what its kernel says about our cgroups."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from migration.base import EngineError, NodeUnfitError
+from migration.host import Host, HostProgramError
+
+#: The shim's own limit for a reap is 10 s for each cgroup.
+_SECONDS = 30.0
+#: What ``env``, ``chroot`` and a shell say when there is no such program.
+_NOT_FOUND = {126, 127}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """One segment in the node's cgroups."""
+
+    job: int
+    epoch: int
+    processes: int
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Everything of ours in the node's cgroups."""
+
+    boot_id: str
+    segments: tuple[Lived, ...]
+
+
+class Shim:
+    """``stopgap-runc stopgap VERB`` of one node."""
+
+    def __init__(self, host: Host, program: str, node: str) -> None:
+        self._host = host
+        self._program = program
+        self._node = node
+
+    def census(self) -> Life:
+        """Count the processes of every segment."""
+        answer = self._call("census")
+        return Life(
+            boot_id=str(answer["boot_id"]),
+            segments=tuple(
+                Lived(
+                    job=int(found["job"]),
+                    epoch=int(found["epoch"]),
+                    processes=int(found["processes"]),
+                    frozen=bool(found["frozen"]),
+                )
+                for found in answer["segments"]
+            ),
+        )
+
+    def thaw(self, job: int, epoch: int) -> None:
+        """Let the segment go on, whoever has frozen it."""
+        self._call("thaw", str(job), str(epoch))
+
+    def reap(self, job: int, epoch: int) -> int:
+        """Kill the segment, remove its cgroups, and return how many processes are left."""
+        return int(self._call("reap", str(job), str(epoch))["processes"])
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what the shim knows about its node."""
+        return dict(self._call("fingerprint"))
+
+    def _call(self, *verb: str) -> Any:
+        """
+        Run one verb.
+
+        Raises:
+            NodeUnfitError: the node has no shim.
+            EngineUnreachableError: no answer in time.
+        """
+        try:
+            return self._host.call([self._program, "stopgap", *verb], seconds=_SECONDS)
+        except HostProgramError as exc:
+            if exc.code not in _NOT_FOUND:
+                raise EngineError(f"{self._node}: {exc}") from exc
+            raise NodeUnfitError(
+                f"{self._node} has no shim: run 'stopgap node setup {self._node}'"
+            ) from exc

@@ -1,0 +1,160 @@
+"""Checkpoints in a directory that the daemon and all nodes share.
+
+The shim writes generations and receipts; the daemon prepares, reads and deletes.
+"""
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from daemon.core.types import Checkpoint, Generation, JobId, SegmentRef
+from migration import manifest as names
+from migration.manifest import (
+    CheckpointReceipt,
+    InvalidCheckpointError,
+    Manifest,
+    ResumeReceipt,
+)
+
+
+class SharedStore:
+    """The checkpoints of one installation."""
+
+    def __init__(self, root: Path, instance: str, site_key: bytes) -> None:
+        self._root = root
+        self._instance = instance
+        self._site_key = site_key
+
+    def prepare(self, job: JobId) -> None:
+        """Make the job's directory, for root alone, and take back an old cancel."""
+        folder = self.folder(job)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / names.CANCEL).unlink(missing_ok=True)
+
+    def folder(self, job: JobId) -> Path:
+        """Return the job's directory."""
+        return self._root / str(int(job))
+
+    def manifest(self, job: JobId, generation: Generation) -> Manifest:
+        """
+        Return the manifest of a generation that can be resumed from.
+
+        Raises:
+            InvalidCheckpointError: it cannot.
+        """
+        folder = self.folder(job) / str(int(generation))
+        found = names.read_manifest(folder, self._site_key)
+        said = (found.instance, found.job, found.generation)
+        if said != (self._instance, job, generation):
+            raise InvalidCheckpointError(f"{folder}: its manifest is of {said}")
+        names.check_sizes(folder, found)
+        return found
+
+    def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
+        """Return the job's valid generations, oldest first."""
+        found = []
+        for generation in self._numbers(job):
+            try:
+                found.append(self.manifest(job, generation).checkpoint())
+            except InvalidCheckpointError:
+                continue
+        return tuple(found)
+
+    def settled(self, ref: SegmentRef) -> Checkpoint | None:
+        """
+        Return the checkpoint that the segment left, if there is one.
+
+        The receipt names it.  A shim that was killed between its commit and its receipt
+        has left a manifest of the segment's epoch, which is as good.
+        """
+        receipt = self.checkpoint_receipt(ref)
+        if receipt and receipt.ok and receipt.generation is not None:
+            try:
+                found = self.manifest(ref.job, Generation(receipt.generation))
+            except InvalidCheckpointError:
+                return None
+            return found.checkpoint()
+        mine = [c for c in self.checkpoints(ref.job) if c.epoch == ref.epoch]
+        return mine[-1] if mine else None
+
+    def checkpoint_receipt(self, ref: SegmentRef) -> CheckpointReceipt | None:
+        """Return what the segment's last checkpoint call did."""
+        path = self._receipt(ref, names.checkpoint_receipt_name(ref.epoch))
+        return names.read_receipt(path, CheckpointReceipt)
+
+    def resume_receipt(self, ref: SegmentRef) -> ResumeReceipt | None:
+        """Return what the segment's resume did."""
+        path = self._receipt(ref, names.resume_receipt_name(ref.epoch))
+        return names.read_receipt(path, ResumeReceipt)
+
+    def drop_checkpoint_receipt(self, ref: SegmentRef) -> None:
+        """Remove the receipt of an earlier call, so that the next one is told from it."""
+        path = self._receipt(ref, names.checkpoint_receipt_name(ref.epoch))
+        path.unlink(missing_ok=True)
+
+    def cancel(self, job: JobId) -> None:
+        """Ask the shim to end the checkpoint or resume of the job that is under way."""
+        (self.folder(job) / names.CANCEL).touch(mode=0o600)
+
+    def busy(self, job: JobId) -> bool:
+        """Tell whether a shim works on the job now."""
+        try:
+            lock = os.open(self.folder(job) / names.LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
+        """
+        Delete what is older than the kept generation and what was never finished.
+
+        Newer generations that are whole stay: deleting them could only lose work.  With
+        nothing to keep the job's directory goes.
+        """
+        if keep is None:
+            _delete(self.folder(job))
+            return
+        busy = self.busy(job)
+        for generation in self._numbers(job):
+            folder = self.folder(job) / str(generation)
+            unfinished = not busy and not (folder / names.MANIFEST).exists()
+            if generation < keep or (generation > keep and unfinished):
+                _delete(folder)
+
+    def free_bytes(self) -> int:
+        """Return what the file system of the checkpoints can still take."""
+        about = os.statvfs(self._root)
+        return about.f_bavail * about.f_frsize
+
+    def _numbers(self, job: JobId) -> list[Generation]:
+        try:
+            found = [entry.name for entry in self.folder(job).iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(Generation(int(name)) for name in found if name.isdecimal())
+
+    def _receipt(self, ref: SegmentRef, name: str) -> Path:
+        return self.folder(ref.job) / names.RECEIPTS / name
+
+
+def _delete(folder: Path) -> None:
+    """Take the manifest first: half a deletion must not look like a checkpoint."""
+    (folder / names.MANIFEST).unlink(missing_ok=True)
+    # The digests of the pages may still be on their way: what comes late goes in the second try.
+    for last in (False, True):
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError:
+            if last:
+                raise
+        else:
+            return
