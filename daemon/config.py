@@ -98,6 +98,7 @@ class MockSection(_BatchSection):
     """The deterministic cluster model, for trying things out without a batch system."""
 
     kind: Literal["mock"]
+    """No default: without a word about it, the batch system is a real one."""
     nodes: PositiveInt = 4
     """How many nodes the model has."""
     cpus: PositiveInt = 8
