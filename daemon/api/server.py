@@ -18,7 +18,7 @@ from daemon.api.ports import Desk
 
 _START_SECONDS = 10.0
 #: What runs then is cut off: followers of logs would stay for ever.
-_STOP_SECONDS = 2
+_STOP_SECONDS = 1
 
 
 class ListenError(Exception):
