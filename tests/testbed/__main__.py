@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.testbed import layout
+from tests.testbed import criu, layout, stock
 from tests.testbed.bed import Bed, BedError, sweep
 from tests.testbed.criu import CriuError
 from tests.testbed.engines import EngineError
@@ -36,13 +36,14 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="start the bed")
     up.add_argument("--no-daemon", action="store_true", help="leave stopgap itself out")
+    verbs.add_parser("prepare", help="make what the first bed would make: CRIU and images")
     verbs.add_parser("env", help="print the variables to use the bed with")
     verbs.add_parser("down", help="end the bed, and those that crashed programs left")
     asked = parser.parse_args()
     try:
         if asked.verb == "up":
             return _up(daemon=not asked.no_daemon)
-        return _env() if asked.verb == "env" else _down()
+        return {"prepare": _prepare, "env": _env, "down": _down}[asked.verb]()
     except _ERRORS as exc:
         return _fail(str(exc))
 
@@ -68,6 +69,16 @@ def _up(*, daemon: bool) -> int:
             raise
     _say(f"the bed is up at {bed.root}")
     _say('eval "$(make -s bed-env)" lets this shell use it')
+    return 0
+
+
+def _prepare() -> int:
+    """Without root there is nothing to prepare; that is said, and no error."""
+    if reasons := missing():
+        _say("\n".join(reasons))
+    else:
+        criu.ensure()
+        stock.ensure()
     return 0
 
 
@@ -99,6 +110,8 @@ def _end(bed: Bed) -> None:
 
 
 def _current() -> Bed | None:
+    with layout.notes_locked():
+        layout.clear(CURRENT)
     known = layout.load(CURRENT)
     return Bed(known) if known else None
 

@@ -253,8 +253,11 @@ class Bed:
 
 def sweep() -> None:
     """End the beds of programs that have gone."""
-    for note in OWNED.glob("*") if OWNED.is_dir() else ():
-        known = layout.load(note)
-        if known is not None and known.orphaned:
-            teardown.tear_down(known)
-            note.unlink(missing_ok=True)
+    with layout.notes_locked():
+        for note in OWNED.iterdir():
+            known = layout.load(note)
+            if known is not None and known.orphaned:
+                teardown.tear_down(known)
+            elif known is not None:
+                continue
+            layout.clear(note)

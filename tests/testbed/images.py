@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -43,6 +44,9 @@ _CHAFF = (
 )
 
 
+_MAKING = "making-"
+
+
 class ImageError(Exception):
     """An image could not be made."""
 
@@ -65,7 +69,9 @@ def _ensure(name: str, tag: str, fill: Callable[[Path], None], command: list[str
     if target.exists():
         return target
     IMAGES_DIR.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=IMAGES_DIR) as folder:
+    for abandoned in IMAGES_DIR.glob(f"{_MAKING}*"):
+        shutil.rmtree(abandoned)
+    with tempfile.TemporaryDirectory(dir=IMAGES_DIR, prefix=_MAKING) as folder:
         layer, fresh = Path(folder) / "layer.tar", Path(folder) / "image.tar"
         fill(layer)
         archive.write(fresh, layer, tag, command)
@@ -96,6 +102,7 @@ def _python_layer(layer: Path) -> None:
         source, suite = debian.archive(), debian.codename()
     except debian.NoSourceError as exc:
         raise ImageError(f"{exc}: the image with Python and NumPy cannot be made") from exc
+    print("making the image with Python and NumPy, about a minute", file=sys.stderr)
     # What debootstrap mounts ends with its mount namespace, even if it is killed.
     argv = ["unshare", "--mount", "--propagation=private", "debootstrap", "--variant=minbase"]
     argv += [f"--include={','.join(_PYTHON_PACKAGES)}", suite, str(root), source.uri]

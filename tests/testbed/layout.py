@@ -1,14 +1,17 @@
 """Where everything of one bed lies, and what is known about the bed from outside."""
 
+import fcntl
 import json
 import os
 import random
 import shutil
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.testbed.paths import CRIU_BIN, OWNED
+from tests.testbed.paths import CRIU_BIN, NOTES, OWNED
 from tests.testbed.processes import Process, identify
 
 #: Marks every process of a bed in its environment, so that what has lost its parent
@@ -151,13 +154,22 @@ def reserve(*, nodes: int, note: Path | None = None) -> Layout:
         boot=boot_id(),
     )
     note = note or note_of(known)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(str(root))
-    root.mkdir(parents=True)
-    # Slurm and munge refuse folders below one that others cannot pass.
-    root.chmod(0o755)
-    known.save()
+    with notes_locked():
+        note.write_text(str(root))
+        root.mkdir(parents=True)
+        # Slurm and munge refuse folders below one that others cannot pass.
+        root.chmod(0o755)
+        known.save()
     return known
+
+
+@contextmanager
+def notes_locked() -> Iterator[None]:
+    """Keep others from making or clearing notes; what is noted is then complete."""
+    OWNED.mkdir(parents=True, exist_ok=True)
+    with (NOTES / "notes.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def note_of(known: Layout) -> Path:
@@ -166,18 +178,10 @@ def note_of(known: Layout) -> Path:
 
 
 def load(note: Path) -> Layout | None:
-    """Return the bed that a note names; nothing, and no note any more, if there is none."""
+    """Return the bed that a note names; nothing if there is none."""
     try:
-        root = Path(note.read_text())
+        known = json.loads((Path(note.read_text()) / "bed.json").read_text())
     except FileNotFoundError:
-        return None
-    try:
-        known = json.loads((root / "bed.json").read_text())
-    except FileNotFoundError:
-        # Killed before anything was started, or the folder was cleared.
-        if root.name.startswith(_PREFIX):
-            shutil.rmtree(root, ignore_errors=True)
-        note.unlink(missing_ok=True)
         return None
     owner = known["owner"]
     return Layout(
@@ -188,6 +192,16 @@ def load(note: Path) -> Layout | None:
         owner=(owner[0], owner[1]) if owner else None,
         boot=known.get("boot", boot_id()),
     )
+
+
+def clear(note: Path) -> None:
+    """Forget a bed that was killed before anything of it was started; notes must be locked."""
+    if not note.exists() or load(note) is not None:
+        return
+    root = Path(note.read_text())
+    if root.name.startswith(_PREFIX):
+        shutil.rmtree(root, ignore_errors=True)
+    note.unlink()
 
 
 def boot_id() -> str:

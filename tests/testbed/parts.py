@@ -42,6 +42,12 @@ class Parts:
         child = start(name, argv[component](), registry=self._bed.registry, env=env, log=log)
         self._children.append((name, child))
 
+        def known() -> bool:
+            ended = child.poll() is not None
+            return ended or any(p.pid == child.pid for p in recorded(self._bed.registry))
+
+        wait_until(known, _SECONDS, f"{name} to be recorded", every=0.001)
+
     def wait(self, component: str, node: str = "") -> None:
         """
         Wait until a component answers.
@@ -66,7 +72,7 @@ class Parts:
     def answers(self, component: str, node: str = "") -> bool:
         """Return whether a component does its work."""
         questions: dict[str, Callable[[], bool]] = {
-            "munged": (self._bed.munge / "socket").is_socket,
+            "munged": lambda: _accepts(self._bed.munge / "socket"),
             "slurmctld": lambda: slurm.answers(self._bed),
             "slurmd": lambda: node in slurm.ready_nodes(self._bed),
             "dockerd": lambda: engines.answers(self._bed, node),
@@ -95,12 +101,20 @@ class Parts:
             return
         below = self.process("containerd", node) if component == "dockerd" else None
         found.kill(number)
-        name = name_of(component, node)
-        wait_until(lambda: not found.alive(), _SECONDS, f"the end of {name}")
-        if below is not None:
-            wait_until(lambda: not below.alive(), _SECONDS, f"the end of containerd on {node}")
-        for _, child in self._children:
-            child.poll()
+        for victim in (found, below):
+            if victim is not None:
+                self._bury(victim)
+
+    def _bury(self, victim: Process) -> None:
+        """dockerd takes a pid file for stale, and starts containerd, only after this."""
+
+        def reaped() -> bool:
+            for _, child in self._children:
+                if child.pid == victim.pid:
+                    child.poll()
+            return victim.reaped()
+
+        wait_until(reaped, _SECONDS, f"the end of process {victim.pid}")
 
     def restart(self, component: str, node: str = "") -> None:
         """

@@ -29,9 +29,16 @@ class Process:
     name: str = ""
 
     def alive(self) -> bool:
-        """Return whether it still runs; a zombie does not."""
+        """Return whether it still runs; a zombie does not, unless threads of it do."""
         fields = _stat_fields(_read(Path(f"/proc/{self.pid}/stat")))
-        return bool(fields) and int(fields[19]) == self.started and fields[0] not in "ZX"
+        if not fields or int(fields[19]) != self.started:
+            return False
+        return fields[0] not in "ZX" or int(fields[17]) > 1
+
+    def reaped(self) -> bool:
+        """Return whether its number is free again: to many programs a zombie is alive."""
+        now = identify(self.pid)
+        return now is None or now.started != self.started
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal, unless it has gone."""

@@ -2,29 +2,29 @@
 
 import os
 import shutil
+from pathlib import Path
 
-_PROGRAMS = {
-    "dockerd": "docker.io",
-    "docker": "docker.io",
-    "runc": "runc",
-    "munged": "munge",
-    "slurmctld": "slurmctld",
-    "slurmd": "slurmd",
-    "sinfo": "slurm-client",
-    "busybox": "busybox-static",
-    "debootstrap": "debootstrap",
-    "tini-static": "tini",
-    "iptables": "iptables",
-}
+_PACKAGES = Path(__file__).parent / "packages"
 
 
 def missing() -> list[str]:
     """Return why a bed cannot run here, one sentence each; nothing if it can."""
     if os.geteuid() != 0:
         return ["the bed starts Docker engines and must be run by root"]
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     return [
-        f"{program} is not installed (Debian: apt-get install {package})"
-        for program, package in _PROGRAMS.items()
-        if not shutil.which(program, path=path)
+        f"{needed} is not there (Debian: apt-get install {packages[-1]})"
+        for needed, *packages in _needs()
+        if not _is_there(needed)
     ]
+
+
+def _needs() -> list[list[str]]:
+    lines = _PACKAGES.read_text().splitlines()
+    return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _is_there(needed: str) -> bool:
+    if needed.startswith("/"):
+        return Path(needed).exists()
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
+    return shutil.which(needed, path=path) is not None

@@ -1,0 +1,31 @@
+"""What all tests share: the bed, and what happens where there can be none."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed import Bed, missing
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test of real parts where they cannot run; where they must, that is a failure."""
+    if item.get_closest_marker("bed") is None or not (reasons := missing()):
+        return
+    if os.environ.get("STOPGAP_REQUIRE_BED") == "1":
+        pytest.fail(f"no bed, but STOPGAP_REQUIRE_BED=1: {'; '.join(reasons)}", pytrace=False)
+    pytest.skip("; ".join(reasons))
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Bed]:
+    """A bed of four nodes without the daemon, shared by the tests of a module."""
+    with Bed.start() as started:
+        yield started
+
+
+@pytest.fixture
+def own_bed() -> Iterator[Bed]:
+    """A bed of two nodes without the daemon, for one test that breaks it."""
+    with Bed.start(nodes=2) as started:
+        yield started
