@@ -44,6 +44,11 @@ READONLY_PATHS = (
     "/proc/sysrq-trigger",
 )
 
+#: The log is part of the job's state: nothing of it may be cut or dropped.  Each option is
+#: named, for Docker fills in what is missing from the site's own daemon.json; it has no word
+#: for "no limit", so the limit is one that no disk can hold.
+_LOG_OPTIONS = {"max-size": "1000000g", "max-file": "1", "compress": "false", "mode": "blocking"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
@@ -177,8 +182,7 @@ def _host_config(order: StartOrder, site: Site, engine: EngineFacts) -> dict[str
         "CpuShares": max(2, site.cpu_shares * spec.cpus),
         "PidsLimit": site.pids_limit,
         "OomScoreAdj": site.oom_score_adj,
-        # The log is part of the job's state: whatever the site's default, nothing of it is cut.
-        "LogConfig": {"Type": "json-file", "Config": {"max-size": "-1"}},
+        "LogConfig": {"Type": "json-file", "Config": dict(_LOG_OPTIONS)},
     }
     if engine.blkio_weight:
         config["BlkioWeight"] = site.blkio_weight

@@ -20,7 +20,7 @@ from docker.tls import TLSConfig
 
 from migration.base import EngineError, EngineUnreachableError, NodeUnfitError
 from migration.settings import EngineSettings
-from migration.ssh import SshAdapter
+from migration.sockets import SocketAdapter, opener
 
 #: The API of Docker 20.10, and the newest whose answers we have read.
 OLDEST, NEWEST = (1, 41), (1, 51)
@@ -186,16 +186,16 @@ class Docker:
             folder = self._settings.cert_dir
             pair = (f"{folder}/cert.pem", f"{folder}/key.pem")
             tls = TLSConfig(client_cert=pair, ca_cert=f"{folder}/ca.pem", verify=True)
-        over_ssh = address.startswith("ssh://")
+        connect = opener(address)
         # A version is given only so that the constructor asks nobody: that could hang.
         client = docker.APIClient(
-            base_url="unix:///dev/null" if over_ssh else address,
+            base_url=address if connect is None else "unix:///dev/null",
             version="1.41",
             timeout=int(seconds) or 1,
             tls=tls,
         )
-        if over_ssh:
-            client.mount("http+docker://", SshAdapter(address, seconds))
+        if connect is not None:
+            client.mount("http+docker://", SocketAdapter(connect, seconds))
         # Neither proxies nor .netrc are meant for engines.
         client.trust_env = False
         return client

@@ -39,9 +39,12 @@ class Act(StrEnum):
 class Bench(Protocol):
     """Two nodes to try an engine on."""
 
-    engine: Engine
     here: NodeName
     there: NodeName
+
+    @property
+    def engine(self) -> Engine:
+        """The engine on trial."""
 
     def order(self, act: Act, node: NodeName) -> StartOrder:
         """Return an order for a job that was never used before, epoch 1."""

@@ -1,0 +1,183 @@
+"""The real engine, on real Docker, runc and CRIU, keeps the same promises as the fake."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from daemon.clock import SystemClock
+from daemon.core.types import (
+    Epoch,
+    Generation,
+    JobId,
+    JobSpec,
+    NodeName,
+    Owner,
+    SegmentRef,
+)
+from migration.access import Access
+from migration.base import EngineUnreachableError, OrderRefusedError, StartOrder
+from migration.engine import DockerEngine
+from migration.nodes import NodeSetup, StepState
+from migration.settings import EngineSettings, NodeSettings, Site
+from migration.stores.shared import SharedStore
+from migration.ticket import Keys
+from tests.contract.engine import Act, Bench, EngineContract, job_numbers
+from tests.testbed import Bed
+
+pytestmark = pytest.mark.bed
+
+IMAGE = "stopgap/busybox:1"
+_COUNT = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.05; done"
+_FAIL = "i=0; while [ $i -lt 10 ]; do echo $i; i=$((i+1)); done; exit 3"
+COMMANDS = {
+    Act.COUNT: ("sh", "-c", _COUNT),
+    Act.FAIL: ("sh", "-c", _FAIL),
+    Act.HOG: ("dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"),
+}
+_SECONDS = 20.0
+
+
+class DockerBench:
+    """Two nodes of a bed, set up."""
+
+    here = NodeName("n1")
+    there = NodeName("n2")
+
+    def __init__(self, bed: Bed) -> None:
+        layout = bed.layout
+        self._bed = bed
+        self.clock = SystemClock()
+        self.site = Site(instance=layout.instance)
+        self.keys = Keys(b"k" * 32)
+        self.access = Access(
+            EngineSettings(address=f"unix://{layout.root}/nodes/{{node}}/docker.sock"),
+            NodeSettings(
+                install_dir=f"{layout.root}/nodes/{{node}}/stopgap",
+                daemon_json=f"{layout.root}/nodes/{{node}}/daemon.json",
+                pidfile=f"{layout.root}/nodes/{{node}}/docker.pid",
+                path=layout.node_path,
+                checkpoints=str(layout.checkpoints),
+            ),
+            layout.instance,
+        )
+        self.store = SharedStore(layout.checkpoints, layout.instance, self.keys.site)
+        self.engine = DockerEngine(self.access, self.site, self.keys, self.store, self.clock)
+        self._job = job_numbers()
+        self._used: list[JobId] = []
+
+    def set_up(self) -> None:
+        """Place and register the shim."""
+        setup = NodeSetup(self.access, self.keys, self.site.instance, self.clock)
+        for node in (self.here, self.there):
+            failed = [s for s in setup.setup(node) if s.state is StepState.FAILED]
+            assert [] == failed
+
+    def clean(self) -> None:
+        """End and remove everything that a test has left."""
+        for node in (self.here, self.there):
+            mark = self._bed.layout.install_dir(node) / "state" / "prolog"
+            mark.unlink(missing_ok=True)
+            refs = {
+                SegmentRef(job=v.job, epoch=v.epoch, node=node) for v in self.engine.survey(node)
+            } | {s.ref for s in self.engine.census(node).segments}
+            for ref in refs:
+                self.engine.remove(ref)
+        for job in self._used:
+            self.engine.forget(job)
+        self._used.clear()
+
+    def order(self, act: Act, node: NodeName) -> StartOrder:
+        job = self._job()
+        self._used.append(job)
+        spec = JobSpec(
+            name=act.value,
+            owner=Owner(uid=0, gid=0),
+            image=IMAGE,
+            command=COMMANDS[act],
+            memory_mib=32,
+        )
+        ref = SegmentRef(job=job, epoch=Epoch(1), node=node)
+        return StartOrder(ref=ref, spec=spec, env={}, image_digest=None, seen=self.clock.now())
+
+    def await_(self, condition: Callable[[], bool]) -> None:
+        until = time.monotonic() + _SECONDS
+        while not condition():
+            if time.monotonic() > until:
+                pytest.fail("it never came true")
+            time.sleep(0.02)
+
+    def cut(self, node: NodeName) -> None:
+        socket = self._bed.layout.node(node) / "docker.sock"
+        socket.rename(socket.with_suffix(".away"))
+        self.access.of(node).docker.forget()
+
+    def mend(self, node: NodeName) -> None:
+        socket = self._bed.layout.node(node) / "docker.sock"
+        socket.with_suffix(".away").rename(socket)
+
+    def run_prolog(self, node: NodeName) -> None:
+        (self._bed.layout.install_dir(node) / "state" / "prolog").touch()
+
+    def spoil(self, job: JobId, generation: Generation) -> None:
+        layer = self.store.folder(job) / str(generation) / "layer.tar"
+        layer.write_bytes(layer.read_bytes()[:-1])
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[DockerBench]:
+    with Bed.start(nodes=2) as bed:
+        bench = DockerBench(bed)
+        bench.set_up()
+        yield bench
+        bench.access.close()
+
+
+class TestDockerEngine(EngineContract):
+    """All promises, for real."""
+
+    @pytest.fixture
+    def bench(self, nodes: DockerBench) -> Iterator[Bench]:
+        yield nodes
+        nodes.clean()
+
+    def test_docker_start_starts_nothing_twice(self, nodes: DockerBench, bench: Bench) -> None:
+        """Somebody who types ``docker start`` is refused by the shim."""
+        order = bench.order(Act.FAIL, bench.here)
+        bench.engine.place(order)
+        b"".join(bench.engine.logs(order.ref, follow=True))
+        docker = nodes.access.of(bench.here).docker
+
+        with pytest.raises(Exception, match="used before"):
+            docker.call(
+                "POST", f"/containers/stopgap-{nodes.site.instance}-{order.ref.job}-1/start"
+            )
+
+        assert 10 == b"".join(bench.engine.logs(order.ref)).count(b"\n")
+
+    def test_a_hung_engine_is_unreachable(self, nodes: DockerBench, bench: Bench) -> None:
+        """An engine that accepts and never answers costs one time-out, not for ever."""
+        access = Access(
+            replace(nodes.access.engine, timeout_seconds=0.5),
+            nodes.access.nodes,
+            nodes.site.instance,
+        )
+        engine = DockerEngine(access, nodes.site, nodes.keys, nodes.store, nodes.clock)
+        dockerd = nodes._bed.process("dockerd", bench.here)
+        assert dockerd is not None
+        dockerd.kill(signal.SIGSTOP)
+        try:
+            with pytest.raises(EngineUnreachableError):
+                engine.survey(bench.here)
+        finally:
+            dockerd.kill(signal.SIGCONT)
+            access.close()
+
+    def test_a_reserved_variable_is_refused(self, bench: Bench) -> None:
+        """Nobody speaks to the shim in our name."""
+        order = replace(bench.order(Act.COUNT, bench.here), env={"STOPGAP_TICKET": "x.y"})
+
+        with pytest.raises(OrderRefusedError, match="STOPGAP_TICKET"):
+            bench.engine.place(order)
