@@ -30,7 +30,7 @@ def serve(*, config: _File = _DEFAULT) -> None:
         # Told apart from a crash, so that systemd does not try again and again.
         _tell(exc.path, exc.problems)
         raise typer.Exit(2) from exc
-    except ListenError as exc:
+    except (ListenError, service.StartError) as exc:
         output.complain(str(exc))
         raise typer.Exit(1) from exc
 

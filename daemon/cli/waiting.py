@@ -32,7 +32,8 @@ class Wait:
             ClientRefusedError: there is no such job.
             DaemonUnreachableError: for longer than a restart takes.
         """
-        begun = answered = self._clock.monotonic()
+        begun = self._clock.monotonic()
+        answered: float | None = None
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -46,7 +47,7 @@ class Wait:
                 answered = self._clock.monotonic()
             except DaemonUnreachableError:
                 # Never seen at all is a wrong socket rather than a restart.
-                if answered == begun or self._clock.monotonic() - answered > _PATIENCE_SECONDS:
+                if answered is None or self._clock.monotonic() - answered > _PATIENCE_SECONDS:
                     raise
             if not self.missing or self._over(begun):
                 return

@@ -43,6 +43,15 @@ class Counter:
         self.may_go_on = threading.Event()
         self.log_closed = threading.Event()
 
+    def reset(self) -> None:
+        """Forget everything that was asked."""
+        for kept in (self.found, self.owners, self.callers, self.environments, self.hooks):
+            kept.clear()
+        self.printed = [b"one\n", b"\xff\x00two\n"]
+        self.drained = False
+        self.may_go_on.clear()
+        self.log_closed.clear()
+
     def submit(self, caller: Caller, request: JobRequest) -> JobDetail:
         admit(caller, request, self.limits, unended=len(self.found))
         number = len(self.found) + 1
