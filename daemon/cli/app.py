@@ -47,22 +47,27 @@ app.add_typer(nodes.node_commands, name="node", help="Set nodes up, probe, drain
 app.add_typer(service.config_commands, name="config", help="Look at the configuration.")
 
 
-def _version(*, wanted: bool) -> None:
+def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415  0.05 s that others need not pay
+        # 0.05 s that others need not pay.
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
-        typer.echo(f"stopgap {version('stopgap')}")
+        try:
+            typer.echo(f"stopgap {version('stopgap')}")
+        except PackageNotFoundError:
+            typer.echo("stopgap, run from its sources")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     *,
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Print the version.")
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    _version(wanted=version)
+    pass
 
 
 def main() -> None:

@@ -434,6 +434,11 @@ def test_help_is_plain_text(run: Run, words: list[str]) -> None:
     assert "Usage: stopgap" in found.text
 
 
+def test_the_version_is_printed(run: Run) -> None:
+    """Whether it is installed or run from its sources."""
+    assert run("--version").text.startswith("stopgap")
+
+
 @pytest.mark.parametrize(("words", "code"), [(["config", "check"], 1), (["serve"], 2)])
 def test_a_bad_configuration_is_told_whole(
     tmp_path: Path, run: Run, words: list[str], code: int
