@@ -24,7 +24,7 @@ $(VENV)/installed: pyproject.toml
 bed: setup ## Start a private Slurm, Docker engines and stopgap for work by hand
 	@$(run) -m tests.testbed up
 
-bed-env: ## Print the variables to use the bed: eval "$$(make -s bed-env)"
+bed-env: ## Print the variables to use the bed: eval "$(make -s bed-env)"
 	@$(run) -m tests.testbed env
 
 bed-down: ## End the bed, also after a crash

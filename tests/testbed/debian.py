@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _OS_RELEASE = Path("/etc/os-release")
-_APT = Path("/etc/apt")
 
 
 class NoSourceError(Exception):
@@ -43,19 +42,19 @@ def codename() -> str:
     return words.get("VERSION_CODENAME", "").strip('"')
 
 
-def archive() -> Source:
+def archive(apt: Path = Path("/etc/apt"), suite: str | None = None) -> Source:
     """
     Return the archive that this machine installs its own suite from.
 
     Raises:
         NoSourceError: there is none.
     """
-    suite = codename()
-    for path in sorted((_APT / "sources.list.d").glob("*.sources")):
+    suite = suite or codename()
+    for path in sorted((apt / "sources.list.d").glob("*.sources")):
         for stanza in path.read_text().split("\n\n"):
             if source := _from_stanza(stanza, suite):
                 return source
-    for path in [_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*.list"))]:
+    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]:
         for line in path.read_text().splitlines() if path.exists() else ():
             if source := _from_line(line, suite):
                 return source

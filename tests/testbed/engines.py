@@ -2,10 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 from tests.testbed.layout import Layout
+
+#: From this release on an engine keeps its identity in its own data; before, all engines
+#: of a machine share one unless told otherwise, and afterwards the key is refused.
+_OWN_IDENTITY = 23
 
 
 class EngineError(Exception):
@@ -16,13 +21,13 @@ def configure(bed: Layout, node: str) -> None:
     """Write the engine's configuration, which ``stopgap node setup`` edits later."""
     home = bed.node(node)
     home.mkdir(parents=True)
-    settings = {
+    settings: dict[str, object] = {
         "experimental": True,
         "live-restore": False,
         "storage-driver": "overlay2",
-        # Without it all engines of a machine share one identity.
-        "deprecated-key-path": f"{home}/key.json",
     }
+    if _major() < _OWN_IDENTITY:
+        settings["deprecated-key-path"] = f"{home}/key.json"
     (home / "daemon.json").write_text(json.dumps(settings, indent=2) + "\n")
 
 
@@ -74,3 +79,9 @@ def _docker(bed: Layout, node: str, *argv: str) -> subprocess.CompletedProcess[s
         timeout=120,
         check=False,
     )
+
+
+def _major() -> int:
+    answer = subprocess.run(["dockerd", "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"version (\d+)", answer.stdout)
+    return int(found[1]) if found else _OWN_IDENTITY

@@ -16,6 +16,10 @@ known() {
     apt-cache show "$1" >/dev/null 2>&1
 }
 
+installed() {
+    dpkg-query --show --showformat '${Package}\n'
+}
+
 # The packages for all that is missing.
 wanted() {
     grep -v '^#' "${0%/*}/packages" | while read -r needed packages; do
@@ -51,10 +55,13 @@ fi
 apt-get -qq update
 packages=$(wanted)
 echo "installing" $packages
+before=$(installed)
 DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $packages >/dev/null
 if command -v systemctl >/dev/null; then
-    for package in $packages; do
+    for package in $(installed); do
+        case " $(echo $before) " in *" $package "*) continue ;; esac
         for unit in $(dpkg -L "$package" | sed -n 's#.*/systemd/system/\([^/@]*\.\(service\|socket\)\)$#\1#p'); do
+            case $unit in systemd* | dbus*) continue ;; esac
             systemctl --quiet disable "$unit" 2>/dev/null || true
         done
     done

@@ -18,4 +18,4 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 echo "installing Python libraries into $folder"
 "$python" -m venv "$folder"
-"$folder/bin/python" -m pip --quiet --disable-pip-version-check install --editable '.[dev]'
+"$folder/bin/python" -m pip -qq --disable-pip-version-check install --editable '.[dev]'
