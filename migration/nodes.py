@@ -19,12 +19,7 @@ from migration.host import DEFAULT_PATH, HostFile, HostProgramError
 from migration.settings import at
 from migration.ticket import Keys
 
-_PROLOG = """\
-#!/bin/sh
-# The batch system's prolog: nothing of stopgap's may run beside a priority job.
-"${0%/*}/stopgap-runc" stopgap prolog
-exit 0
-"""
+CANARY = "canary.py"
 #: Half-written files lie beside their target, so that a rename brings them in whole.
 _NEW = ".stopgap-new"
 _RELOAD_SECONDS = 10.0
@@ -112,13 +107,15 @@ class NodeSetup:
 
     def files(self, node: NodeName) -> dict[str, HostFile]:
         """Return everything that lies in the node's folder."""
-        shim = (files("migration") / "runtime" / SHIM).read_bytes()
+        ours = files("migration")
         return {
-            SHIM: HostFile(content=shim, mode=0o755),
+            SHIM: HostFile(content=(ours / "runtime" / SHIM).read_bytes(), mode=0o755),
             f"{SHIM}.conf": HostFile(content=self._conf(node).encode(), mode=0o600),
             "site.key": HostFile(content=_key_text(self._keys.site), mode=0o600),
             "node.key": HostFile(content=_key_text(self._keys.node(node)), mode=0o600),
-            "prolog": HostFile(content=_PROLOG.encode(), mode=0o755),
+            "prolog": HostFile(content=(ours / "runtime" / "prolog").read_bytes(), mode=0o755),
+            # Jobs of any user must be able to read it.
+            CANARY: HostFile(content=(ours / CANARY).read_bytes(), mode=0o644),
         }
 
     def _steps(self, access: NodeAccess, *, dry_run: bool) -> Iterator[Step]:

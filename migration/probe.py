@@ -1,0 +1,224 @@
+"""The probe: does a real job survive here?  A canary is saved and resumed three times.
+
+It goes the way that every job goes, through the same orders and the same engine, so
+what it finds out is true of jobs.
+"""
+
+import io
+import tarfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from daemon.clock import Clock
+from daemon.core.types import Epoch, Generation, JobId, JobSpec, Mount, NodeName, Owner, SegmentRef
+from migration.access import Access, NodeAccess
+from migration.base import EngineError, EngineUnreachableError, StartOrder
+from migration.docker import EngineSaidError, name_part
+from migration.engine import FIRST_CANARY, DockerEngine
+from migration.nodes import CANARY
+from migration.settings import Site, at
+from migration.stores.shared import SharedStore
+from migration.ticket import Keys
+
+ROUNDS = 3
+IMAGE, IMAGE_TAG = "stopgap/canary", "1"
+#: Anybody but root, for whom CRIU needs a capability more.
+_NOBODY = Owner(uid=65534, gid=65534)
+_ROOT = Owner(uid=0, gid=0)
+#: In the image, so that one mount brings the node's programs: CRIU restores no mount
+#: whose source is a symbolic link, as these are on the node.
+_LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"}
+_PATIENCE = timedelta(seconds=30)
+_DEADLINE_SECONDS = 60.0
+_LINES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One checkpoint and the resume from it."""
+
+    checkpoint_seconds: float
+    resume_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What the canary found."""
+
+    passed: bool
+    #: What stands in the way; with ``passed``, what stands in other users' way.
+    reason: str
+    #: Whether jobs of others than root can be saved here.
+    other_users: bool
+    figures: tuple[Round, ...]
+    seconds: float
+
+    @property
+    def rounds(self) -> int:
+        """How many times the canary came through."""
+        return len(self.figures)
+
+
+class CanaryLostError(EngineError):
+    """The canary came back, but not whole."""
+
+
+class Prober:
+    """Runs the canary on nodes."""
+
+    def __init__(
+        self, access: Access, site: Site, keys: Keys, store: SharedStore, clock: Clock
+    ) -> None:
+        self._access = access
+        self._clock = clock
+        self._engine = DockerEngine(access, site, keys, store, clock)
+
+    def probe(self, node: NodeName) -> Probe:
+        """
+        Run the canary as an ordinary user, and where that fails as root.
+
+        Raises:
+            EngineUnreachableError: the node does not answer.
+        """
+        began = self._clock.monotonic()
+        self._import_image(self._access.of(node))
+        figures, reason = self._tried(node, _NOBODY)
+        other_users = not reason
+        if reason:
+            figures, root_reason = self._tried(node, _ROOT)
+            reason = root_reason or f"jobs of users other than root cannot be saved: {reason}"
+            passed = not root_reason
+        else:
+            passed = True
+        return Probe(
+            passed=passed,
+            reason=reason,
+            other_users=other_users,
+            figures=figures,
+            seconds=self._clock.monotonic() - began,
+        )
+
+    def _tried(self, node: NodeName, owner: Owner) -> tuple[tuple[Round, ...], str]:
+        try:
+            return self._flight(node, owner), ""
+        except EngineUnreachableError:
+            raise
+        except EngineError as exc:
+            return (), plain_words(str(exc))
+
+    def _flight(self, node: NodeName, owner: Owner) -> tuple[Round, ...]:
+        order = self._order(node, owner)
+        figures: list[Round] = []
+        log = b""
+        try:
+            self._engine.place(order)
+            self._await_lines(order.ref, log)
+            for _ in range(ROUNDS):
+                saved = self._engine.checkpoint(order.ref, deadline_seconds=_DEADLINE_SECONDS)
+                log += b"".join(self._engine.logs(order.ref))
+                self._engine.remove(order.ref)
+                order = self._resumed(order, saved.checkpoint.generation)
+                placed = self._engine.place(order)
+                self._await_lines(order.ref, log)
+                figures.append(
+                    Round(checkpoint_seconds=saved.vacate_seconds, resume_seconds=placed.seconds)
+                )
+            return tuple(figures)
+        finally:
+            self._engine.remove(order.ref)
+            self._engine.forget(order.ref.job)
+
+    def _order(self, node: NodeName, owner: Owner) -> StartOrder:
+        now = self._clock.now()
+        program = f"{at(self._access.nodes.install_dir, node)}/{CANARY}"
+        mounts = (
+            Mount(source="/usr", target="/usr", read_only=True),
+            Mount(source=program, target=f"/{CANARY}", read_only=True),
+        )
+        spec = JobSpec(
+            name="canary",
+            owner=owner,
+            image=f"{IMAGE}:{IMAGE_TAG}",
+            command=("/usr/bin/python3", "-I", "-S", f"/{CANARY}"),
+            memory_mib=256,
+            mounts=mounts,
+        )
+        ref = SegmentRef(
+            job=JobId(FIRST_CANARY + zlib.crc32(node.encode())),
+            # Later than all of earlier probes, whose tickets are used up.
+            epoch=Epoch(int(now.timestamp() * 1000)),
+            node=node,
+        )
+        return StartOrder(ref=ref, spec=spec, env={}, image_digest=None, seen=now)
+
+    def _resumed(self, order: StartOrder, generation: Generation) -> StartOrder:
+        ref = replace(order.ref, epoch=Epoch(order.ref.epoch + 1))
+        return replace(order, ref=ref, seen=self._clock.now(), generation=generation)
+
+    def _await_lines(self, ref: SegmentRef, before: bytes) -> None:
+        """Wait until the segment has printed some lines, and check all that there are."""
+        until = self._clock.now() + _PATIENCE
+        text = b""
+        while text.count(b"\n") < _LINES:
+            if self._clock.now() > until:
+                raise CanaryLostError(f"the canary said nothing more than {text.decode()!r}")
+            self._clock.wait(0.02)
+            text = b"".join(self._engine.logs(ref))
+        check_song(before + text)
+
+    @staticmethod
+    def _import_image(access: NodeAccess) -> None:
+        try:
+            access.docker.get(f"/images/{name_part(f'{IMAGE}:{IMAGE_TAG}')}/json")
+        except EngineSaidError as exc:
+            if exc.status != 404:
+                raise
+            source = {"fromSrc": "-", "repo": IMAGE, "tag": IMAGE_TAG}
+            access.docker.call("POST", "/images/create", params=source, content=_image())
+
+
+def check_song(log: bytes) -> None:
+    """
+    Check that the canary's lines are all there, each once, and without complaint.
+
+    Raises:
+        CanaryLostError: they are not.
+    """
+    lines = log[: log.rfind(b"\n") + 1].decode(errors="replace").splitlines()
+    for number, line in enumerate(lines):
+        if line != f"{number} ok":
+            raise CanaryLostError(f"the canary's line {number} is {line!r}")
+
+
+def plain_words(reason: str) -> str:
+    """Put the commonest causes before the engine's own words."""
+    causes: tuple[tuple[Callable[[str], bool], str], ...] = (
+        (
+            lambda text: "SYS_RESOURCE" in text,
+            "CRIU lacks CAP_SYS_RESOURCE on this node",
+        ),
+        (
+            lambda text: "executable file not found" in text and "criu" in text,
+            "CRIU is not installed on this node, or not in nodes.path",
+        ),
+    )
+    for applies, cause in causes:
+        if applies(reason):
+            return f"{cause} ({reason})"
+    return reason
+
+
+def _image() -> bytes:
+    """Return an archive of a root with the usual links and a folder that all may write."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        for name, target in _LINKS.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            archive.addfile(link)
+        folder = tarfile.TarInfo("tmp")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(folder)
+    return sink.getvalue()
