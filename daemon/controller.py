@@ -34,6 +34,10 @@ class Controller:
         self._hands = hands
         self._policy = policy
 
+    def adopt(self, policy: Policy) -> None:
+        """Decide by this policy from the next tick on."""
+        self._policy = policy
+
     def tick(self) -> tuple[Action, ...]:
         """Look, decide, act once; return what was begun."""
         snapshot = self._eyes.look()

@@ -32,6 +32,8 @@ from migration.base import Engine, EngineError
 
 _log = structlog.get_logger(__name__)
 
+_NOT_YET = "has not been asked yet"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
@@ -78,17 +80,19 @@ class Observer:
         self._batch_pool: ThreadPoolExecutor | None = None
         self._batch_asked = False
         self._cluster: Cluster | None = None
-        self._batch_trouble = "has not answered yet"
+        self._batch_trouble = _NOT_YET
         self._idle_looks: dict[NodeName, int] = {}
         self._since: dict[NodeName, datetime] = {}
         self._notices: dict[NodeName, _Notice] = {}
         self._engines: dict[NodeName, EngineView] = {}
         self._asked: set[NodeName] = set()
-        self._looked: dict[NodeName, float] = {}
+        #: Order of questions and ends of actions; not time, which may stand still.
+        self._turn = 0
+        self._looked: dict[NodeName, int] = {}
         self._silences: dict[NodeName, datetime] = {}
         self._jobs_at_work: dict[JobId, int] = {}
         self._nodes_at_work: dict[NodeName, int] = {}
-        self._touched: dict[JobId, float] = {}
+        self._touched: dict[JobId, int] = {}
         self._records: dict[NodeName, NodeRecord] = {}
 
     def open(self) -> None:
@@ -104,6 +108,11 @@ class Observer:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     # -- the batch system ---------------------------------------------------
+
+    @property
+    def batch_asked_once(self) -> bool:
+        """Whether the batch system has answered, or failed to, at least once."""
+        return self._cluster is not None or self._batch_trouble != _NOT_YET
 
     @property
     def batch_trouble(self) -> str:
@@ -180,7 +189,7 @@ class Observer:
         return held | set(known)
 
     def _survey_one(self, node: NodeName) -> None:
-        began = self._clock.monotonic()
+        began = self._next_turn()
         views: tuple[SegmentView, ...] = ()
         trouble = ""
         try:
@@ -313,7 +322,7 @@ class Observer:
         """Note that it is over: what was seen of these jobs before is worth nothing now."""
         with self._lock:
             for job in jobs:
-                self._touched[job] = self._clock.monotonic()
+                self._touched[job] = self._next_turn()
                 if self._jobs_at_work.get(job, 0) > 1:
                     self._jobs_at_work[job] -= 1
                 else:
@@ -326,9 +335,11 @@ class Observer:
         self._wake()
 
     def at_work(self) -> bool:
-        """Tell whether any action is under way."""
+        """Tell whether any action or question is under way."""
         with self._lock:
-            return bool(self._jobs_at_work or self._nodes_at_work)
+            return bool(
+                self._jobs_at_work or self._nodes_at_work or self._asked or self._batch_asked
+            )
 
     # -- the picture --------------------------------------------------------
 
@@ -388,9 +399,13 @@ class Observer:
             for job in jobs
             if job.segment is not None
             and job.state in PLACED
-            and self._touched.get(job.id, 0.0) >= self._looked.get(job.segment.node, -1.0)
-            and job.id in self._touched
+            and self._touched.get(job.id, 0) > self._looked.get(job.segment.node, 0)
         )
+
+    def _next_turn(self) -> int:
+        with self._lock:
+            self._turn += 1
+            return self._turn
 
     def refs_on(self, node: NodeName) -> tuple[SegmentRef, ...]:
         """Return the segments that may live on the node."""

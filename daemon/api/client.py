@@ -69,9 +69,9 @@ class Client:
         path = f"/v1/jobs/{job}/logs?{urlencode({'follow': follow})}"
         connection = _Connection(self._path, None if follow else _ANSWER_SECONDS)
         try:
-            response = self._send(connection, "GET", path, None)
-            while chunk := self._read(response):
-                yield chunk
+            with self._send(connection, "GET", path, None) as response:
+                while chunk := self._read(response):
+                    yield chunk
         finally:
             connection.close()
 
@@ -129,8 +129,8 @@ class Client:
     ) -> Any:
         connection = _Connection(self._path, timeout)
         try:
-            response = self._send(connection, method, path, body)
-            text = b"".join(iter(lambda: self._read(response), b""))
+            with self._send(connection, method, path, body) as response:
+                text = b"".join(iter(lambda: self._read(response), b""))
             return json.loads(text)
         except ValueError as exc:
             raise self._broken(exc) from exc
@@ -152,7 +152,8 @@ class Client:
         except (OSError, http.client.HTTPException) as exc:
             raise self._broken(exc) from exc
         if response.status >= 400:
-            raise _refusal(response)
+            with response:
+                raise _refusal(response)
         return response
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:

@@ -106,5 +106,6 @@ class Desk(Protocol):
 
         ``body`` is a well-formed PrologCall of that node, ``signature`` what stood in its
         header: unproven until the node's key says so.  Refuses with 401 what is not signed
-        by it and with 409 what was said before.
+        by it and with 409 what is too old.  A prolog repeats the same call until it hears
+        that it was accepted, so a repetition is accepted again and changes nothing.
         """

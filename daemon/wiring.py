@@ -1,0 +1,65 @@
+"""The configuration's values in the words of the parts that they are for."""
+
+from datetime import timedelta
+
+from adapters import registry
+from daemon.config import Config, MockSection
+from daemon.core.policy import Policy
+from migration.settings import EngineSettings, NodeSettings
+
+
+def policy_of(config: Config) -> Policy:
+    """Return the knobs of the decisions."""
+    knobs = config.policy
+    return Policy(
+        vacate=timedelta(seconds=knobs.vacate_seconds),
+        horizon=timedelta(seconds=knobs.claim_horizon_seconds),
+        # Looks come a poll apart, so a claim must be met at least that much ahead.
+        ahead=timedelta(seconds=config.batch.poll_seconds),
+        stale=timedelta(seconds=knobs.stale_seconds),
+        unknown_grace=timedelta(seconds=knobs.unknown_grace_seconds),
+        silence=timedelta(seconds=config.engine.timeout_seconds),
+        reserve_cpus=knobs.reserve_cpus,
+        reserve_memory_mib=knobs.reserve_memory_mib,
+    )
+
+
+def batch_settings(config: Config) -> registry.Settings:
+    """Return how the batch system is reached."""
+    batch = config.batch
+    if isinstance(batch, MockSection):
+        return registry.MockSettings(
+            nodes=batch.nodes, cpus=batch.cpus, memory_mib=batch.memory_mib
+        )
+    return registry.SlurmSettings(
+        bin_dir=batch.bin_dir,
+        conf=batch.conf,
+        timeout_seconds=batch.timeout_seconds,
+        hook_seconds=config.nodes.hook_seconds,
+        hook_path=f"{config.nodes.install_dir}/prolog",
+    )
+
+
+def engine_settings(config: Config) -> EngineSettings:
+    """Return how engines are reached."""
+    return EngineSettings(
+        address=config.engine.address,
+        timeout_seconds=config.engine.timeout_seconds,
+        resume_seconds=config.engine.resume_seconds,
+    )
+
+
+def node_settings(config: Config) -> NodeSettings:
+    """Return where things are on the nodes."""
+    return NodeSettings(
+        install_dir=config.nodes.install_dir,
+        daemon_json=config.engine.daemon_json,
+        pidfile=config.engine.pidfile,
+        path=config.nodes.path,
+        checkpoints=str(config.checkpoints.root),
+        checkpoint_seconds=config.engine.checkpoint_seconds,
+        resume_seconds=config.engine.resume_seconds,
+        hook_url=config.nodes.hook_url,
+        hook_seconds=config.nodes.hook_seconds,
+        hook_unreachable_seconds=config.nodes.hook_unreachable_seconds,
+    )
