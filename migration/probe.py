@@ -7,7 +7,6 @@ what it finds out is true of jobs.
 import io
 import tarfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -33,6 +32,12 @@ _LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _PATIENCE = timedelta(seconds=30)
 _DEADLINE_SECONDS = 60.0
 _LINES = 3
+#: CRIU 4.2 and runc 1.1, and what they mean.
+_CAUSES = (
+    ("Can't get rlimit", "CRIU lacks CAP_SYS_RESOURCE on this node"),
+    ("failed to find criu", "there is no CRIU on this node, or not in nodes.path"),
+    ('exec: "criu"', "there is no CRIU on this node, or not in nodes.path"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,18 +199,8 @@ def check_song(log: bytes) -> None:
 
 def plain_words(reason: str) -> str:
     """Put the commonest causes before the engine's own words."""
-    causes: tuple[tuple[Callable[[str], bool], str], ...] = (
-        (
-            lambda text: "SYS_RESOURCE" in text,
-            "CRIU lacks CAP_SYS_RESOURCE on this node",
-        ),
-        (
-            lambda text: "executable file not found" in text and "criu" in text,
-            "CRIU is not installed on this node, or not in nodes.path",
-        ),
-    )
-    for applies, cause in causes:
-        if applies(reason):
+    for words, cause in _CAUSES:
+        if words in reason:
             return f"{cause} ({reason})"
     return reason
 

@@ -1,0 +1,187 @@
+"""A checkpoint whose answer is lost, late or wrong: the receipt decides."""
+
+import fcntl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon.clock import SystemClock
+from daemon.core.types import Epoch, JobId, NodeName, SegmentRef
+from migration.base import EngineUnreachableError, NotSavedError
+from migration.docker import Docker
+from migration.saving import Committed, Saver
+from migration.settings import EngineSettings
+from tests.unit.engine_stub import Answer, DropError, StubEngine, serving
+from tests.unit.generations import store_in, write_generation, write_receipt
+
+REF = SegmentRef(job=JobId(7), epoch=Epoch(3), node=NodeName("n1"))
+CALL = ("POST", "/containers/c/checkpoints")
+OK = {"ok": True, "generation": 1, "frozen": 100.0, "empty": 100.5}
+
+
+class Trial:
+    """One engine that answers as told, and the store beside it."""
+
+    def __init__(self, stub: StubEngine, root: Path) -> None:
+        self.stub = stub
+        self.root = root
+        self.store = store_in(root)
+        self.docker = Docker(stub.address, EngineSettings(address=stub.address))
+        self._saver = Saver(self.store, SystemClock())
+
+    def checkpoint(self, *, seconds: float = 10.0) -> Committed:
+        return self._saver.checkpoint(self.docker, "c", REF, seconds)
+
+    def commit(self) -> None:
+        write_generation(self.root, 7, 1, epoch=3)
+        write_receipt(self.root, 7, 3, **OK)
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[Trial]:
+    with serving(tmp_path / "docker.sock") as stub:
+        trial = Trial(stub, tmp_path / "checkpoints")
+        yield trial
+        trial.docker.forget()
+
+
+def test_success_is_what_the_receipt_says(trial: Trial) -> None:
+    """With the times counted back from the answer."""
+
+    def answer(_: object) -> Answer:
+        trial.commit()
+        return 201, b""
+
+    trial.stub.routes[CALL] = answer
+
+    done = trial.checkpoint()
+
+    assert done.empty
+    assert 1 == done.saved.checkpoint.generation
+    assert 0.0 == done.saved.freeze_seconds
+
+
+def test_a_success_is_not_repeated(trial: Trial) -> None:
+    """The engine is not asked a second time."""
+    trial.commit()
+
+    assert 1 == trial.checkpoint().saved.checkpoint.generation
+    assert [] == trial.stub.asked
+
+
+def test_an_old_failure_is_not_taken_for_an_answer(trial: Trial) -> None:
+    """Each try has its own receipt."""
+    write_receipt(trial.root, 7, 3, ok=False, error="the last time")
+    trial.stub.routes[CALL] = lambda _: (201, b"")
+
+    with pytest.raises(EngineUnreachableError, match="no receipt"):
+        trial.checkpoint()
+
+
+def test_a_failure_has_the_shims_words(trial: Trial) -> None:
+    """And says in which state the job was left."""
+
+    def answer(_: object) -> Answer:
+        write_receipt(trial.root, 7, 3, ok=False, error="disk full", found_frozen=True)
+        return 500, {"message": "OCI runtime checkpoint failed"}
+
+    trial.stub.routes[CALL] = answer
+
+    with pytest.raises(NotSavedError, match=r"^disk full$") as caught:
+        trial.checkpoint()
+
+    assert caught.value.frozen
+
+
+def test_an_engines_error_after_a_commit_is_a_success(trial: Trial) -> None:
+    """It may complain about what it finds when the job is gone."""
+
+    def answer(_: object) -> Answer:
+        trial.commit()
+        return 500, {"message": "no such process"}
+
+    trial.stub.routes[CALL] = answer
+
+    assert trial.checkpoint().empty
+
+
+def test_what_the_shim_never_saw_was_not_saved(trial: Trial) -> None:
+    """The engine's words are all there is."""
+    trial.stub.routes[CALL] = lambda _: (409, {"message": "Container c is not running"})
+
+    with pytest.raises(NotSavedError, match="is not running") as caught:
+        trial.checkpoint()
+
+    assert not caught.value.frozen
+
+
+def test_a_lost_answer_is_found_in_the_receipt(trial: Trial) -> None:
+    """The engine died, the shim worked on."""
+    trial.store.prepare(REF.job)
+    lock = (trial.root / "7" / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    dropped = threading.Event()
+
+    def finish() -> None:
+        dropped.wait(5)
+        trial.commit()
+        lock.close()
+
+    def answer(_: object) -> Answer:
+        dropped.set()
+        raise DropError
+
+    trial.stub.routes[CALL] = answer
+    shim = threading.Thread(target=finish)
+    shim.start()
+
+    done = trial.checkpoint()
+    shim.join()
+
+    assert done.empty
+
+
+def test_a_lost_answer_without_a_shim_is_unknown(trial: Trial) -> None:
+    """Nobody works on the job and nothing was written: ask again later."""
+    trial.stub.routes[CALL] = trial.stub.drop
+
+    with pytest.raises(EngineUnreachableError):
+        trial.checkpoint()
+
+
+def test_a_deadline_cancels_the_shim(trial: Trial) -> None:
+    """It is told to stop, and its receipt is awaited."""
+    trial.store.prepare(REF.job)
+    lock = (trial.root / "7" / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def stop_when_told() -> None:
+        cancel = trial.root / "7" / "cancel"
+        while not trial.stub.over.wait(0.01):
+            if cancel.exists():
+                write_receipt(trial.root, 7, 3, ok=False, error="cancelled")
+                break
+        lock.close()
+
+    trial.stub.routes[CALL] = trial.stub.hang
+    shim = threading.Thread(target=stop_when_told)
+    shim.start()
+
+    with pytest.raises(NotSavedError, match="cancelled"):
+        trial.checkpoint(seconds=0.2)
+    shim.join()
+
+
+def test_survivors_are_reported(trial: Trial) -> None:
+    """Committed, but the cgroup was not empty: somebody must look."""
+
+    def answer(_: object) -> Answer:
+        write_generation(trial.root, 7, 1, epoch=3)
+        write_receipt(trial.root, 7, 3, **(OK | {"empty": None}))
+        return 201, b""
+
+    trial.stub.routes[CALL] = answer
+
+    assert not trial.checkpoint().empty

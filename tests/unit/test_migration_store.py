@@ -1,0 +1,158 @@
+"""The shared store: what is a checkpoint, what is settled, what is forgotten."""
+
+import fcntl
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from daemon.core.types import Epoch, Generation, JobId, NodeName, SegmentRef
+from migration.manifest import InvalidCheckpointError, read_manifest
+from tests.unit.generations import store_in, write_generation, write_receipt
+
+JOB = JobId(7)
+REF = SegmentRef(job=JOB, epoch=Epoch(3), node=NodeName("n1"))
+
+
+def test_a_whole_generation_is_a_checkpoint(tmp_path: Path) -> None:
+    """With its size, time and epoch from the manifest."""
+    write_generation(tmp_path, 7, 2, epoch=3)
+
+    (found,) = store_in(tmp_path).checkpoints(JOB)
+
+    assert (7, 2, 3, 14, 0.25) == (
+        found.job,
+        found.generation,
+        found.epoch,
+        found.size_bytes,
+        found.seconds,
+    )
+    assert 1764579231.5 == found.time.timestamp()
+
+
+def test_another_sites_signature_is_worth_nothing(tmp_path: Path) -> None:
+    """Checkpoint images are root's code."""
+    folder = write_generation(tmp_path, 7, 1)
+
+    with pytest.raises(InvalidCheckpointError, match="not signed"):
+        read_manifest(folder, b"t" * 32)
+
+
+def test_every_damage_makes_it_invalid(tmp_path: Path) -> None:
+    """Truncated, missing, changed, half written, of another job: never resumed from."""
+    store = store_in(tmp_path)
+    (write_generation(tmp_path, 7, 1) / "layer.tar").write_bytes(b"laye")
+    (write_generation(tmp_path, 7, 2) / "layer.tar").unlink()
+    changed = write_generation(tmp_path, 7, 3) / "manifest.json"
+    envelope = json.loads(changed.read_text())
+    envelope["body"] = envelope["body"].replace('"uid": 1000', '"uid": 0')
+    changed.write_text(json.dumps(envelope))
+    (write_generation(tmp_path, 7, 4) / "manifest.json").write_text('{"body": "')
+    write_generation(tmp_path, 7, 5, job=8)
+    write_generation(tmp_path, 7, 6, instance="other")
+    write_generation(tmp_path, 7, 7, format=2)
+    (write_generation(tmp_path, 7, 8) / "manifest.json").unlink()
+
+    assert () == store.checkpoints(JOB)
+    for generation in range(1, 9):
+        with pytest.raises(InvalidCheckpointError):
+            store.manifest(JOB, Generation(generation))
+
+
+def test_unknown_fields_are_no_damage(tmp_path: Path) -> None:
+    """A later version may say more."""
+    write_generation(tmp_path, 7, 1, something_new=[1, 2])
+
+    assert 1 == len(store_in(tmp_path).checkpoints(JOB))
+
+
+def test_the_receipt_names_what_is_settled(tmp_path: Path) -> None:
+    """The newest call of the segment wins."""
+    write_generation(tmp_path, 7, 1, epoch=3)
+    write_generation(tmp_path, 7, 2, epoch=3)
+    write_receipt(tmp_path, 7, 3, ok=True, generation=1)
+
+    found = store_in(tmp_path).settled(REF)
+
+    assert found is not None
+    assert 1 == found.generation
+
+
+def test_a_commit_without_a_receipt_is_settled(tmp_path: Path) -> None:
+    """The shim may be killed between the two."""
+    write_generation(tmp_path, 7, 1, epoch=2)
+    write_generation(tmp_path, 7, 2, epoch=3)
+    write_receipt(tmp_path, 7, 3, ok=False, error="an earlier try")
+
+    found = store_in(tmp_path).settled(REF)
+
+    assert found is not None
+    assert 2 == found.generation
+
+
+def test_nothing_is_settled_by_another_segment(tmp_path: Path) -> None:
+    """Nor by a receipt whose generation is damaged."""
+    write_generation(tmp_path, 7, 1, epoch=2)
+    write_receipt(tmp_path, 7, 2, ok=True, generation=1)
+
+    assert store_in(tmp_path).settled(REF) is None
+
+    write_receipt(tmp_path, 7, 3, ok=True, generation=9)
+    assert store_in(tmp_path).settled(REF) is None
+
+
+def test_half_a_receipt_is_none(tmp_path: Path) -> None:
+    """It is read again later."""
+    write_receipt(tmp_path, 7, 3, ok=True)
+    receipt = tmp_path / "7" / "receipts" / "3.checkpoint.json"
+    receipt.write_text(receipt.read_text()[:-5])
+
+    assert store_in(tmp_path).checkpoint_receipt(REF) is None
+
+
+def test_a_job_directory_is_for_root_alone(tmp_path: Path) -> None:
+    """Checkpoints hold memory; an old cancel must not stop the next try."""
+    store = store_in(tmp_path)
+    store.prepare(JOB)
+    store.cancel(JOB)
+
+    store.prepare(JOB)
+
+    assert 0o700 == stat.S_IMODE(store.folder(JOB).stat().st_mode)
+    assert [] == list(store.folder(JOB).iterdir())
+
+
+def test_forget_keeps_one_and_what_is_newer(tmp_path: Path) -> None:
+    """What was never finished goes too, unless a shim works on the job."""
+    store = store_in(tmp_path)
+    for generation in (1, 2, 3):
+        write_generation(tmp_path, 7, generation)
+    (tmp_path / "7" / "4" / "images").mkdir(parents=True)
+
+    with (tmp_path / "7" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store.forget(JOB, keep=Generation(2))
+        assert store.busy(JOB)
+        assert {"2", "3", "4"} == _numbers(tmp_path)
+
+    store.forget(JOB, keep=Generation(2))
+    assert not store.busy(JOB)
+    assert {"2", "3"} == _numbers(tmp_path)
+
+
+def test_forget_all_leaves_nothing(tmp_path: Path) -> None:
+    """However often."""
+    store = store_in(tmp_path)
+    write_generation(tmp_path, 7, 1)
+    write_receipt(tmp_path, 7, 1, ok=True)
+
+    store.forget(JOB)
+    store.forget(JOB)
+
+    assert [] == list(tmp_path.iterdir())
+    assert 0 < store.free_bytes()
+
+
+def _numbers(root: Path) -> set[str]:
+    return {path.name for path in (root / "7").iterdir() if path.name.isdecimal()}
