@@ -7,7 +7,7 @@ a matter of seconds.
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 
 from adapters.mock_slurm.nouns import (
@@ -51,6 +51,8 @@ class Model:
         self._places: dict[NodeName, int] = {}
         #: Nodes that may be given out, in rising order.
         self._free: list[int] = []
+        #: Nodes on which nothing may start: down, drained, reserved.
+        self._closed: set[int] = set()
         self._runs: dict[int, Run] = {}
         self._queue: list[Run] = []
         #: When the limits of the running jobs end them, and their ids; in order.
@@ -273,8 +275,8 @@ class Model:
         self._set_limit(run, NEVER)
         for node in run.nodes:
             self._hosts[node].run = None
-            if self._hosts[node].is_free(self._now):
-                insort(self._free, node)
+        back = self._open(run.nodes)
+        self._free = sorted([*self._free, *back])
 
     def _set_limit(self, run: Run, limit: float) -> None:
         if run.limit != NEVER:
@@ -286,9 +288,10 @@ class Model:
     def _recount(self, nodes: Iterable[NodeName], *, schedule: bool = True) -> None:
         """Bring the list of free nodes into line with what is true of these."""
         changed = {self._places[node] for node in nodes}
-        kept = [node for node in self._free if node not in changed]
-        kept += [node for node in changed if self._hosts[node].is_free(self._now)]
-        self._free = sorted(kept)
+        self._closed -= changed
+        self._closed |= {node for node in changed if self._hosts[node].is_closed(self._now)}
+        back = [node for node in self._open(changed) if self._hosts[node].run is None]
+        self._free = sorted([*(node for node in self._free if node not in changed), *back])
         if schedule:
             self._schedule()
 
@@ -313,16 +316,12 @@ class Model:
         if not self._queue:
             return None
         want = self._queue[0].want
-        ends = (
-            (at, [node for node in self._runs[run].nodes if self._returns(node)])
-            for at, run in self._limits
-        )
+        ends = ((at, self._open(self._runs[run].nodes)) for at, run in self._limits)
         return shadow(want, self._fits(want, self._free), ends)
 
-    def _returns(self, node: int) -> bool:
-        """Tell whether a node that is given back can be given out again."""
-        host = self._hosts[node]
-        return not (host.down or host.drained or host.reserved(self._now))
+    def _open(self, nodes: Collection[int]) -> Collection[int]:
+        """Leave out nodes on which nothing may start."""
+        return [node for node in nodes if node not in self._closed] if self._closed else nodes
 
     def _fits(self, want: Want, nodes: Sequence[int]) -> Sequence[int]:
         """Leave out nodes that a reservation takes before the job's limit."""

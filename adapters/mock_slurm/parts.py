@@ -71,9 +71,9 @@ class Host:
     def name(self) -> NodeName:
         return self.machine.name
 
-    def is_free(self, now: float) -> bool:
-        usable = not (self.down or self.drained or self.reserved(now))
-        return usable and self.run is None
+    def is_closed(self, now: float) -> bool:
+        """Tell whether nothing may start here."""
+        return self.down or self.drained or self.reserved(now) is not None
 
     def reserved(self, now: float) -> Reservation | None:
         """Return the reservation that is on."""

@@ -4,8 +4,7 @@ Pure functions of numbers.  Nodes are given by their position, free ones in risi
 order, so that the same input gives the same choice.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -31,12 +30,12 @@ class Shadow:
 def choose(want: Want, free: Sequence[int]) -> tuple[int, ...] | None:
     """Return the nodes for a job out of the free ones, or None when they do not do."""
     if want.named:
-        return want.named if all(_holds(free, node) for node in want.named) else None
+        return want.named if set(want.named) <= set(free) else None
     return tuple(free[: want.nodes]) if want.nodes <= len(free) else None
 
 
 def shadow(
-    want: Want, free: Sequence[int], ends: Iterable[tuple[float, Sequence[int]]]
+    want: Want, free: Sequence[int], ends: Iterable[tuple[float, Collection[int]]]
 ) -> Shadow | None:
     """
     Return when and where a job will start if every running one uses its whole limit.
@@ -50,16 +49,21 @@ def shadow(
     named = frozenset(want.named)
     freed: list[int] = []
     missing = len(named.difference(free)) if named else want.nodes - len(free)
+    found: float | None = None
     for at, nodes in ends:
-        useful = [node for node in nodes if not named or node in named]
+        if found is not None and at > found:
+            break
+        useful = [node for node in nodes if node in named] if named else nodes
         freed += useful
         missing -= len(useful)
         if missing <= 0:
-            if named:
-                return Shadow(at, named)
-            first = sorted(freed)[: want.nodes]
-            return Shadow(at, frozenset(first) | frozenset(free[: want.nodes - len(first)]))
-    return None
+            found = at
+    if found is None:
+        return None
+    if named:
+        return Shadow(found, named)
+    first = sorted(freed)[: want.nodes]
+    return Shadow(found, frozenset(first).union(free[: want.nodes - len(first)]))
 
 
 def backfill(
@@ -76,24 +80,24 @@ def backfill(
         fits: thins out the free nodes to those that the job may use.
     """
     chosen: dict[int, tuple[int, ...]] = {}
-    left = list(free)
-    spare = left if held is None else [node for node in left if node not in held.nodes]
+    # Nodes that are kept for the held job come first: whoever is gone in time takes
+    # those, and leaves the others to jobs that are not.
+    kept = [] if held is None else [node for node in free if node in held.nodes]
+    spare = [node for node in free if held is None or node not in held.nodes]
     for position, want in enumerate(waiting):
-        if not left:
-            break
-        if want.nodes > len(left):
+        room = len(kept) + len(spare)
+        if want.nodes > room:
+            if not room:
+                break
             continue
         short = held is None or now + want.limit <= held.at
-        nodes = choose(want, fits(want, left if short else spare))
+        if not short and want.nodes > len(spare):
+            continue
+        nodes = choose(want, fits(want, kept + spare if short else spare))
         if nodes is None:
             continue
         chosen[position] = nodes
         taken = set(nodes)
-        left = [node for node in left if node not in taken]
+        kept = [node for node in kept if node not in taken]
         spare = [node for node in spare if node not in taken]
     return chosen
-
-
-def _holds(ordered: Sequence[int], node: int) -> bool:
-    place = bisect_left(ordered, node)
-    return place < len(ordered) and ordered[place] == node

@@ -30,11 +30,21 @@ JOBS = (
 CONFIG = ("scontrol", "show", "config")
 VERSION = ("scontrol", "--version")
 
-#: A last column of free text starts here; operators write it, newlines included.
-_FREE_TEXT = re.compile(r"\s(?:Reason|Comment|Extra)=")
-_FIELD = re.compile(
-    r"(?:^|(?<=\s))(NodeName|CPUAlloc|CPUEfctv|CPUTot|ActiveFeatures|RealMemory|AllocMem|MemSpecLimit"
-    r"|State|Partitions)=(\S*)"
+#: Free text starts here; operators write it, newlines included.  Nothing behind it is read.
+_FREE_TEXTS = (" Reason=", " Comment=", " Extra=")
+_KEYS = frozenset(
+    {
+        "NodeName",
+        "ActiveFeatures",
+        "AllocMem",
+        "CPUAlloc",
+        "CPUEfctv",
+        "CPUTot",
+        "MemSpecLimit",
+        "Partitions",
+        "RealMemory",
+        "State",
+    }
 )
 _RESERVATION = re.compile(r"\sReservationName=([\w.,-]{1,200})\s*$")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -95,7 +105,7 @@ def parse_nodes(text: str) -> tuple[NodeRecord, ...]:
                 raise UnparsableError(command, f"line {number} is no node", sample=line)
             continue
         record = _node(command, number, line)
-        in_free_text = _FREE_TEXT.search(line) is not None
+        in_free_text = len(_head(line)) < len(line)
         if record.name in records:
             record = replace(record, words="", reservation="")
         records[record.name] = record
@@ -172,19 +182,23 @@ def _lines(command: str, text: str) -> Iterator[tuple[int, str]]:
     return enumerate(text.split("\n")[:-1], start=1)
 
 
+def _head(line: str) -> str:
+    """Return the part of a record that Slurm alone has written."""
+    found = [place for key in _FREE_TEXTS if (place := line.find(key)) >= 0]
+    return line[: min(found)] if found else line
+
+
 def _node(command: str, number: int, line: str) -> NodeRecord:
-    free = _FREE_TEXT.search(line)
-    fields: dict[str, str] = {}
-    twice = False
-    for key, value in _FIELD.findall(line[: free.start()] if free else line):
-        twice |= key in fields
-        fields[key] = value
+    # The kernel's version (OS=) has blanks in it: its words are no keys of ours.
+    pairs = [p for word in _head(line).split() if (p := word.partition("="))[0] in _KEYS]
+    fields = {key: value for key, _, value in pairs}
+    contradicted = len(fields) < len(pairs)
     try:
         state, total = fields["State"], _count(fields["CPUTot"])
-        reservation = _RESERVATION.search(line)
+        reservation = _RESERVATION.search(line) if "ReservationName=" in line else None
         record = NodeRecord(
             name=_name(fields["NodeName"]),
-            words=state if _STATE.fullmatch(state) and not twice else "",
+            words=state if _STATE.fullmatch(state) and not contradicted else "",
             # Without the cores and the memory that Slurm keeps for the system.
             cpus=_count(fields.get("CPUEfctv", str(total))),
             memory_mib=max(

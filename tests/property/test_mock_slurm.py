@@ -1,6 +1,8 @@
 """The cluster model, whatever happens on it."""
 
 from collections import Counter
+from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -170,6 +172,54 @@ def test_backfill_never_delays_the_planned_job(jobs: list[PriorityJob]) -> None:
         began = model.job(job_id).began
         assert began is not None
         assert began <= at
+
+
+@settings(max_examples=50, deadline=None)
+@given(workloads())
+def test_the_schedule_is_that_of_easy(jobs: list[PriorityJob]) -> None:
+    """
+    Every start is that of EASY as it is written down, with counts instead of nodes.
+    """
+    anywhere = [replace(job, named=()) for job in jobs]
+    model = Model([Machine(name=name) for name in NAMES])
+    for job in anywhere:
+        model.submit(job)
+    model.advance_to(100_000)
+
+    assert easy(anywhere) == {view.job.id: view.began for view in model.jobs()}
+
+
+def easy(jobs: list[PriorityJob]) -> dict[int, float]:
+    """
+    Schedule by the book (Mu'alem and Feitelson, 2001).
+
+    At each moment ends come before submissions, then there is one pass.
+    """
+    starts: dict[int, float] = {}
+    running: list[PriorityJob] = []
+    moments = {job.submit for job in jobs}
+    while moments:
+        now = min(moments)
+        moments.remove(now)
+        running = [job for job in running if starts[job.id] + min(job.runtime, job.limit) > now]
+        free = SIZE - sum(job.nodes for job in running)
+        queue = [job for job in jobs if job.submit <= now and job.id not in starts]
+        queue.sort(key=lambda job: (job.submit, job.id))
+        shadow, extra = inf, SIZE
+        for position, job in enumerate(queue):
+            first = not any(earlier.id not in starts for earlier in queue[:position])
+            fits = job.nodes <= free and (first or now + job.limit <= shadow or job.nodes <= extra)
+            if fits:
+                extra -= 0 if first or now + job.limit <= shadow else job.nodes
+                free -= job.nodes
+                starts[job.id] = now
+                running.append(job)
+                moments.add(now + min(job.runtime, job.limit))
+            elif first:
+                ends = sorted(starts[r.id] + r.limit for r in running for _ in range(r.nodes))
+                shadow = ends[job.nodes - free - 1]
+                extra = free + sum(end <= shadow for end in ends) - job.nodes
+    return starts
 
 
 def test_backfill_uses_what_would_stand_empty() -> None:
