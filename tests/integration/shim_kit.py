@@ -198,6 +198,17 @@ class ShimNode:
         found: dict[str, Any] = json.loads(answer.stdout)
         return found
 
+    def prolog(self, *, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run the node's prolog to its end, as a batch system does: without a PATH."""
+        return subprocess.run(
+            [str(self.install_dir / "prolog")],
+            capture_output=True,
+            text=True,
+            env={"SLURM_JOB_ID": "4711"},
+            timeout=seconds,
+            check=False,
+        )
+
     def processes(self, job: int, epoch: int) -> list[int]:
         """Return the processes of a segment, read from the kernel."""
         return self.bed.cgroup_processes(self.name).get(f"{job}.{epoch}", [])

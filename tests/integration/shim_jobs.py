@@ -1,0 +1,69 @@
+"""Programs that know nothing of checkpoints, and how to tell that they noticed nothing."""
+
+from tests.integration.shim_kit import ShimNode
+from tests.testbed import wait_until
+
+#: Counts on stdout, on stderr and in two files, and ends as soon as anything that it holds
+#: (a deleted file, a file under another name, a lock, threads, a connection) is not as it was.
+STEADY = r"""
+import fcntl, os, socket, sys, threading, time
+
+gone = open("/gone", "w+"); gone.write("kept" * 1000); gone.flush(); os.unlink("/gone")
+moved = open("/first", "w+"); moved.write("linked"); moved.flush()
+os.link("/first", "/second"); os.unlink("/first")
+lock = open("/lock", "w"); fcntl.flock(lock, fcntl.LOCK_EX)
+server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen(1)
+client = socket.create_connection(server.getsockname()); peer, _ = server.accept()
+ticks = [0, 0, 0]
+
+def work(mine):
+    while True:
+        ticks[mine] += 1
+        time.sleep(0.002)
+
+for mine in range(3):
+    threading.Thread(target=work, args=(mine,), daemon=True).start()
+shared, layer = open("/data/count", "a"), open("/count", "a")
+count, before = 0, list(ticks)
+while True:
+    client.sendall(b"ping"); assert peer.recv(4) == b"ping"
+    peer.sendall(b"pong"); assert client.recv(4) == b"pong"
+    gone.seek(0); assert gone.read() == "kept" * 1000
+    moved.seek(0); assert moved.read() == "linked"
+    assert os.path.samestat(os.fstat(moved.fileno()), os.stat("/second"))
+    for sink in (sys.stdout, sys.stderr, shared, layer):
+        print(count, file=sink, flush=True)
+    if count % 20 == 19:
+        assert open("/count").read().split() == [str(n) for n in range(count + 1)]
+        assert all(now > then for now, then in zip(ticks, before)), (ticks, before)
+        before = list(ticks)
+        try:
+            fcntl.flock(open("/lock"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        else:
+            raise SystemExit("the lock was lost")
+    count += 1
+    time.sleep(0.005)
+"""
+
+
+def numbers(text: bytes) -> list[int]:
+    """Return what a job has counted."""
+    return [int(word) for word in text.split()]
+
+
+def assert_gap_free(text: bytes) -> None:
+    """Every number once, in order, from the first."""
+    found = numbers(text)
+    assert list(range(len(found))) == found
+
+
+def wait_progress(node: ShimNode, container: str, more: int = 10) -> None:
+    """Wait until a job has counted further."""
+    before = len(node.logs(container).splitlines())
+    wait_until(
+        lambda: len(node.logs(container).splitlines()) >= before + more,
+        20,
+        f"progress of {container}: {node.state(container)}",
+    )
