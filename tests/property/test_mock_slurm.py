@@ -174,7 +174,7 @@ def test_backfill_never_delays_the_planned_job(jobs: list[PriorityJob]) -> None:
         assert began <= at
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(workloads())
 def test_the_schedule_is_that_of_easy(jobs: list[PriorityJob]) -> None:
     """

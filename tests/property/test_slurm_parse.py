@@ -77,7 +77,7 @@ def pictured(nodes: bytes, jobs: bytes) -> None:
         assert [c.at for c in node.claims] == sorted(c.at for c in node.claims)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(mutations(NODES), mutations(JOBS))
 @example(NODES, JOBS)
 @example(b"NodeName=\xff State=IDLE\n", b"1|RUNNING|9999999999999|n[1-\n")
@@ -89,7 +89,7 @@ def test_any_bytes_are_understood_or_refused(nodes: bytes, jobs: bytes) -> None:
     pictured(nodes, jobs)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map("+".join))
 def test_idle_is_a_whitelist(words: str) -> None:
     """
@@ -102,7 +102,7 @@ def test_idle_is_a_whitelist(words: str) -> None:
     assert judge(words, held=True) is not NodeState.IDLE
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=60) | st.from_regex(r"[nN][\[\]0-9,\-a-z()]*", fullmatch=True))
 def test_a_list_of_nodes_is_whole_or_refused(expression: str) -> None:
     """
