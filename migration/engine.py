@@ -113,7 +113,7 @@ class DockerEngine:
         name = self._name(ref)
         if ref in self._gone or self._store.settled(ref) is not None:
             # Docker notices an end a moment later, and the log is whole only then.
-            with suppress(EngineSaidError):
+            with suppress(EngineError):
                 docker.call("POST", f"/containers/{name}/wait")
         yield from output.followed(docker, name) if follow else output.printed(docker, name)
 

@@ -48,11 +48,14 @@ class Saver:
         began = self._clock.monotonic()
         receipt = self._store.checkpoint_receipt(ref)
         if receipt is None or not receipt.ok:
+            # Asked before, for afterwards the engine's own pause is in the way.
+            paused = _is_paused(docker, container)
             self._store.prepare(ref.job)
             self._store.drop_checkpoint_receipt(ref)
             receipt = self._ask(docker, container, ref, deadline_seconds)
-        if not receipt.ok:
-            raise NotSavedError(receipt.error or "no reason given", frozen=receipt.found_frozen)
+            if not receipt.ok:
+                why = receipt.error or "no reason given"
+                raise NotSavedError(why, frozen=paused or receipt.found_frozen)
         return self._committed(ref, receipt, self._clock.monotonic() - began)
 
     def _ask(
@@ -68,7 +71,7 @@ class Saver:
             receipt = self._store.checkpoint_receipt(ref)
             if receipt is None:
                 # The shim was never asked: the container is gone, or has ended.
-                raise NotSavedError(exc.words, frozen=_is_frozen(docker, container)) from exc
+                raise NotSavedError(exc.words, frozen=_is_paused(docker, container)) from exc
             return receipt
         except EngineUnreachableError:
             receipt = self._late_receipt(ref, until)
@@ -107,18 +110,27 @@ class Saver:
 def _saved(checkpoint: Checkpoint, receipt: CheckpointReceipt, seconds: float) -> Saved:
     # The node's clock is another one: only differences of its moments are used, counted
     # back from the answer, which comes right after the cgroup was empty.
-    frozen_for = 0.0
-    if receipt.frozen is not None and receipt.empty is not None:
-        frozen_for = max(0.0, receipt.empty - receipt.frozen)
+    freeze_seconds = 0.0
+    if not receipt.found_frozen and receipt.frozen is not None and receipt.empty is not None:
+        freeze_seconds = max(0.0, seconds - (receipt.empty - receipt.frozen))
     return Saved(
         checkpoint=checkpoint,
-        freeze_seconds=max(0.0, seconds - frozen_for),
+        freeze_seconds=freeze_seconds,
         vacate_seconds=seconds,
     )
 
 
-def _is_frozen(docker: Docker, container: str) -> bool:
+def _is_paused(docker: Docker, container: str) -> bool:
+    """
+    Tell whether the engine has paused the job.
+
+    Raises:
+        NotSavedError: there is nothing to save.
+    """
     try:
-        return bool(docker.get(f"/containers/{container}/json")["State"]["Paused"])
-    except EngineSaidError:
-        return False
+        state = docker.get(f"/containers/{container}/json")["State"]
+    except EngineSaidError as exc:
+        raise NotSavedError(exc.words, frozen=False) from exc
+    if not state["Running"]:
+        raise NotSavedError(f"{container} is not running", frozen=False)
+    return bool(state["Paused"])

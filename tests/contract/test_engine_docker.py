@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,11 @@ from daemon.core.types import (
     JobSpec,
     NodeName,
     Owner,
+    Phase,
     SegmentRef,
 )
 from migration.access import Access
-from migration.base import EngineUnreachableError, OrderRefusedError, StartOrder
+from migration.base import EngineUnreachableError, NotSavedError, OrderRefusedError, StartOrder
 from migration.engine import DockerEngine
 from migration.nodes import NodeSetup, StepState
 from migration.settings import EngineSettings, NodeSettings, Site
@@ -174,6 +176,62 @@ class TestDockerEngine(EngineContract):
         finally:
             dockerd.kill(signal.SIGCONT)
             access.close()
+
+    @pytest.mark.parametrize("frozen", [False, True])
+    def test_a_checkpoint_cut_short_leaves_the_job_as_it_was(
+        self, bench: Bench, *, frozen: bool
+    ) -> None:
+        """The deadline passes, the shim is told to stop, and nothing has happened."""
+        order = bench.order(Act.COUNT, bench.here)
+        slow = ("sh", "-c", f"head -c 40000000 /dev/urandom > /dev/shm/x; {_COUNT}")
+        order = replace(order, spec=replace(order.spec, command=slow, memory_mib=128))
+        bench.engine.place(order)
+        bench.await_(lambda: bool(b"".join(bench.engine.logs(order.ref))))
+        if frozen:
+            bench.engine.freeze(order.ref)
+
+        with pytest.raises(NotSavedError, match="cancelled") as caught:
+            bench.engine.checkpoint(order.ref, deadline_seconds=0.2)
+
+        assert frozen is caught.value.frozen
+        assert bench.engine.settled(order.ref) is None
+        # The engine undoes its own pause a moment after the shim's receipt.
+        phase = Phase.FROZEN if frozen else Phase.RUNNING
+        bench.await_(lambda: [phase] == [v.phase for v in bench.engine.survey(bench.here)])
+        bench.engine.thaw(order.ref)
+        bench.await_(lambda: b"".join(bench.engine.logs(order.ref)).count(b"\n") > 20)
+        log = b"".join(bench.engine.logs(order.ref))
+        assert b"".join(b"%d\n" % n for n in range(log.count(b"\n"))) == log
+
+    def test_an_engine_behind_ssh_answers(
+        self,
+        nodes: DockerBench,
+        bench: Bench,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Through the node's own docker command, output and all."""
+        ssh = tmp_path / "ssh"
+        engine = nodes.access.engine.address_of(bench.here)
+        ssh.write_text(
+            '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\n'
+            f'shift 2\nexec "$1" -H {engine} "$2" "$3"\n'
+        )
+        ssh.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        access = Access(
+            replace(nodes.access.engine, address="ssh://{node}"),
+            nodes.access.nodes,
+            nodes.site.instance,
+        )
+        far = DockerEngine(access, nodes.site, nodes.keys, nodes.store, nodes.clock)
+        order = bench.order(Act.FAIL, bench.here)
+
+        far.place(order)
+
+        assert 10 == b"".join(far.logs(order.ref, follow=True)).count(b"\n")
+        assert [3] == [view.exit_code for view in far.survey(bench.here)]
+        access.close()
 
     def test_a_reserved_variable_is_refused(self, bench: Bench) -> None:
         """Nobody speaks to the shim in our name."""

@@ -17,6 +17,7 @@ from tests.unit.engine_stub import Answer, DropError, StubEngine, serving
 from tests.unit.generations import store_in, write_generation, write_receipt
 
 REF = SegmentRef(job=JobId(7), epoch=Epoch(3), node=NodeName("n1"))
+LOOK = ("GET", "/containers/c/json")
 CALL = ("POST", "/containers/c/checkpoints")
 OK = {"ok": True, "generation": 1, "frozen": 100.0, "empty": 100.5}
 
@@ -30,6 +31,8 @@ class Trial:
         self.store = store_in(root)
         self.docker = Docker(stub.address, EngineSettings(address=stub.address))
         self._saver = Saver(self.store, SystemClock())
+
+        stub.routes[LOOK] = lambda _: (200, {"State": {"Running": True, "Paused": False}})
 
     def checkpoint(self, *, seconds: float = 10.0) -> Committed:
         return self._saver.checkpoint(self.docker, "c", REF, seconds)
@@ -109,12 +112,28 @@ def test_an_engines_error_after_a_commit_is_a_success(trial: Trial) -> None:
 
 def test_what_the_shim_never_saw_was_not_saved(trial: Trial) -> None:
     """The engine's words are all there is."""
-    trial.stub.routes[CALL] = lambda _: (409, {"message": "Container c is not running"})
+    trial.stub.routes[LOOK] = lambda _: (200, {"State": {"Running": True, "Paused": True}})
+    trial.stub.routes[CALL] = lambda _: (400, {"message": "checkpoint is not supported"})
 
-    with pytest.raises(NotSavedError, match="is not running") as caught:
+    with pytest.raises(NotSavedError, match="not supported") as caught:
+        trial.checkpoint()
+
+    assert caught.value.frozen
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_what_has_ended_is_not_saved(trial: Trial, *, running: bool) -> None:
+    """The engine is not asked to."""
+    if running:
+        del trial.stub.routes[LOOK]
+    else:
+        trial.stub.routes[LOOK] = lambda _: (200, {"State": {"Running": False}})
+
+    with pytest.raises(NotSavedError) as caught:
         trial.checkpoint()
 
     assert not caught.value.frozen
+    assert not [asked for asked in trial.stub.asked if "POST" in asked]
 
 
 def test_a_lost_answer_is_found_in_the_receipt(trial: Trial) -> None:
