@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.testbed import criu, layout, stock
-from tests.testbed.bed import Bed, BedError, sweep
+from tests.testbed.bed import Bed, BedError, forget, sweep
 from tests.testbed.criu import CriuError
 from tests.testbed.engines import EngineError
 from tests.testbed.images import ImageError
@@ -106,7 +106,7 @@ def _down() -> int:
 
 def _end(bed: Bed) -> None:
     bed.down()
-    CURRENT.unlink(missing_ok=True)
+    forget(CURRENT)
 
 
 def _current() -> Bed | None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Self
 
 from tests.testbed import cgroups, config, criu, engines, layout, slurm, stock, teardown
-from tests.testbed.layout import Layout
+from tests.testbed.layout import SHARED_CGROUPS, Layout
 from tests.testbed.parts import Parts
-from tests.testbed.paths import CRIU_BIN, OWNED
+from tests.testbed.paths import CRIU_BIN, CURRENT, OWNED
 from tests.testbed.processes import Process
 
 
@@ -55,7 +55,7 @@ class Bed:
             yield bed
         finally:
             bed.down()
-            layout.note_of(bed.layout).unlink(missing_ok=True)
+            forget(layout.note_of(bed.layout))
 
     @property
     def root(self) -> Path:
@@ -251,6 +251,13 @@ class Bed:
         self._parts.wait("dockerd", node)
 
 
+def forget(note: Path) -> None:
+    """Take away the note of a bed that has ended, and what no bed uses any more."""
+    with layout.notes_locked():
+        note.unlink(missing_ok=True)
+        _drop_shared_cgroups()
+
+
 def sweep() -> None:
     """End the beds of programs that have gone."""
     with layout.notes_locked():
@@ -261,3 +268,11 @@ def sweep() -> None:
             elif known is not None:
                 continue
             layout.clear(note)
+        _drop_shared_cgroups()
+
+
+def _drop_shared_cgroups() -> None:
+    """While a bed is noted, an engine of it may be about to make a cgroup in them."""
+    if not CURRENT.exists() and not any(OWNED.iterdir()):
+        for shared in SHARED_CGROUPS:
+            cgroups.remove_if_empty(shared)

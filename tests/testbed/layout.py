@@ -18,6 +18,9 @@ from tests.testbed.processes import Process, identify
 #: is still found.  Nothing that a person starts in a bed's shell carries it.
 MARK = "BED_MARK"
 
+#: Where all beds of a machine have theirs: stopgap's segments, and all other containers.
+SHARED_CGROUPS = ("/stopgap", "/stopgap-bed")
+
 _PREFIX = "stopgap-bed-"
 
 #: Below the range from which the kernel gives out ports by itself.
@@ -102,7 +105,8 @@ class Layout:
     @property
     def cgroups(self) -> tuple[str, str]:
         """Where stopgap puts segments, and where engines put all other containers."""
-        return f"/stopgap/{self.instance}", f"/stopgap-bed/{self.instance}"
+        segments, others = SHARED_CGROUPS
+        return f"{segments}/{self.instance}", f"{others}/{self.instance}"
 
     def node(self, name: str) -> Path:
         return self.root / "nodes" / name
