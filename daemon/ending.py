@@ -96,11 +96,12 @@ def sweep(tools: Tools, action: Sweep) -> None:
     """Remove a container that belongs to no segment that may live."""
     view = action.view
     ref = SegmentRef(job=view.job, epoch=view.epoch, node=action.node)
-    tools.engine.kill(ref)
-    job = tools.store.job(view.job)
-    if job is not None:
-        keep_log(tools, job, ref)
-    tools.engine.remove(ref)
+    with tools.observer.removing(ref):
+        tools.engine.kill(ref)
+        job = tools.store.job(view.job)
+        if job is not None:
+            keep_log(tools, job, ref)
+        tools.engine.remove(ref)
 
 
 def keep_log(tools: Tools, job: Job, ref: SegmentRef) -> None:
@@ -121,7 +122,8 @@ def remove(tools: Tools, ref: SegmentRef) -> None:
     if not tools.spool.has_log(ref.job, ref.epoch):
         return
     try:
-        tools.engine.remove(ref)
+        with tools.observer.removing(ref):
+            tools.engine.remove(ref)
     except EngineError as exc:
         _log.warning("container.not_removed", job=ref.job, node=ref.node, reason=str(exc))
 

@@ -9,6 +9,7 @@ from daemon.core.actions import Thaw, Vacate
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import (
+    PLACED,
     CheckpointMode,
     Epoch,
     Job,
@@ -103,6 +104,19 @@ def _evict(
         _kept(tools, ref, intent, str(exc))
     finally:
         tools.observer.end([ref.job], None, [ref.node])
+    # The job may go on elsewhere while its old container is removed.
+    if not _may_live(tools, ref):
+        remove(tools, ref)
+
+
+def _may_live(tools: Tools, ref: SegmentRef) -> bool:
+    job = tools.store.job(ref.job)
+    return (
+        job is not None
+        and job.state in PLACED
+        and job.segment is not None
+        and job.segment.ref == ref
+    )
 
 
 def _checkpoint(
@@ -121,7 +135,6 @@ def _checkpoint(
         return
     record_saved(tools, ref, intent, saved, freeze_seconds)
     keep_log(tools, job, ref)
-    remove(tools, ref)
 
 
 def record_saved(
@@ -184,7 +197,6 @@ def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
     tools.store.record(change, now=tools.clock.now(), finish=intent)
     _log.warning("job.killed", job=job.id, node=ref.node, reason=why)
     keep_log(tools, job, ref)
-    remove(tools, ref)
 
 
 def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> None:
@@ -209,7 +221,6 @@ def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> No
         finish=intent,
     )
     keep_log(tools, job, ref)
-    remove(tools, ref)
 
 
 def _ref(job: Job) -> SegmentRef:

@@ -35,7 +35,10 @@ def follow(tools: Tools, job_id: JobId) -> Iterator[bytes]:
         ended = job.state in TERMINAL
         for epoch in log_epochs(tools, job_id):
             yield from _rest(tools, job, epoch, sent)
-        if ended:
+            if not tools.spool.has_log(job_id, epoch):
+                # What follows must not overtake what is still to come of this one.
+                break
+        if ended and all(tools.spool.has_log(job_id, e) for e in log_epochs(tools, job_id)):
             return
         yield b""
         tools.clock.wait(0.2)

@@ -5,8 +5,9 @@ changes the picture when it is answered, so an engine that hangs delays nobody b
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -33,6 +34,8 @@ from migration.base import Engine, EngineError
 _log = structlog.get_logger(__name__)
 
 _NOT_YET = "has not been asked yet"
+#: Later than every turn.
+_FOR_NOW = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,7 @@ class Observer:
         self._jobs_at_work: dict[JobId, int] = {}
         self._nodes_at_work: dict[NodeName, int] = {}
         self._touched: dict[JobId, int] = {}
+        self._leaving: dict[SegmentRef, int] = {}
         self._records: dict[NodeName, NodeRecord] = {}
 
     def open(self) -> None:
@@ -334,11 +338,34 @@ class Observer:
         self.survey(looks)
         self._wake()
 
+    @contextmanager
+    def removing(self, ref: SegmentRef) -> Iterator[None]:
+        """Note that a segment's container is on its way out, until a later look is over."""
+        with self._lock:
+            self._leaving[ref] = _FOR_NOW
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._leaving[ref] = self._next_turn()
+            self.survey([ref.node])
+
+    def _gone(self) -> frozenset[SegmentRef]:
+        """Forget what left before the newest look at its node; return the others."""
+        self._leaving = {
+            ref: turn for ref, turn in self._leaving.items() if turn > self._looked.get(ref.node, 0)
+        }
+        return frozenset(self._leaving)
+
     def at_work(self) -> bool:
         """Tell whether any action or question is under way."""
         with self._lock:
             return bool(
-                self._jobs_at_work or self._nodes_at_work or self._asked or self._batch_asked
+                self._jobs_at_work
+                or self._nodes_at_work
+                or self._asked
+                or self._batch_asked
+                or _FOR_NOW in self._leaving.values()
             )
 
     # -- the picture --------------------------------------------------------
@@ -370,6 +397,7 @@ class Observer:
                 drained=frozenset(r.name for r in self._records.values() if r.drained is not None),
                 busy_jobs=frozenset(self._jobs_at_work) | self._unseen(jobs),
                 busy_nodes=frozenset(self._nodes_at_work),
+                leaving=self._gone(),
             )
 
     def _witnessed(self, view: EngineView, jobs: tuple[Job, ...]) -> EngineView:

@@ -150,9 +150,8 @@ def jobs_of(action: Action) -> tuple[JobId, ...]:
             return (ref.job,)
         case Place(job=job) | Drop(job=job) | Hold(job=job) | Release(job=job):
             return (job,)
-        case Sweep(view=view):
-            return (view.job,)
-        case Probe():
+        case Sweep() | Probe():
+            # What is swept has ended: its job may be anywhere by now.
             return ()
 
 

@@ -36,6 +36,7 @@ from daemon.core.types import (
     NodeName,
     Outcome,
     Phase,
+    SegmentRef,
     SegmentView,
     Snapshot,
 )
@@ -213,7 +214,10 @@ def _sweeps(snapshot: Snapshot) -> Iterator[Action]:
         if node in snapshot.busy_nodes or not engine.reachable:
             continue
         for view in sorted(engine.segments, key=lambda view: (view.job, view.epoch)):
-            if view.job in snapshot.busy_jobs or (view.job, view.epoch) in current:
+            ref = SegmentRef(job=view.job, epoch=view.epoch, node=node)
+            if (view.job, view.epoch) in current or ref in snapshot.leaving:
+                continue
+            if view.job in snapshot.busy_jobs:
                 continue
             yield Sweep(node=node, view=view, reason="belongs to no segment that may live")
 

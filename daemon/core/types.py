@@ -314,3 +314,5 @@ class Snapshot:
     #: Jobs and nodes with an action under way: nothing new is begun on them.
     busy_jobs: frozenset[JobId] = frozenset()
     busy_nodes: frozenset[NodeName] = frozenset()
+    #: Segments that have ended and whose containers are being removed.
+    leaving: frozenset[SegmentRef] = frozenset()

@@ -57,7 +57,9 @@ def _all(snapshot: Snapshot, policy: Policy) -> list[Want]:
         for claim in node.claims:
             if claim.at - snapshot.now <= policy.horizon:
                 found.append(_claimed(claim, snapshot, policy))
-        if node.state is not NodeState.IDLE and not node.claims:
+        # A node that is planned for later is not idle, and nothing about it is in doubt.
+        explained = node.state is NodeState.IDLE or bool(node.claims)
+        if node.state is NodeState.UNKNOWN or not explained:
             found.append(_doubtful(node.name, snapshot, policy, f"{node.name} is {node.words}"))
     for name in held - set(nodes):
         found.append(_doubtful(name, snapshot, policy, f"the batch system does not know {name}"))
