@@ -41,7 +41,7 @@ class Counter:
         self.hooks: list[tuple[str, bytes, str]] = []
         self.drained = False
         self.may_go_on = threading.Event()
-        self.log_closed = threading.Event()
+        self.open_logs: list[int] = []
 
     def reset(self) -> None:
         """Forget everything that was asked."""
@@ -50,7 +50,6 @@ class Counter:
         self.printed = [b"one\n", b"\xff\x00two\n"]
         self.drained = False
         self.may_go_on.clear()
-        self.log_closed.clear()
 
     def submit(self, caller: Caller, request: JobRequest) -> JobDetail:
         admit(caller, request, self.limits, unended=len(self.found))
@@ -95,6 +94,7 @@ class Counter:
         return self._printed(follow=follow)
 
     def _printed(self, *, follow: bool) -> Iterator[bytes]:
+        self.open_logs.append(1)
         try:
             yield from self.printed
             while follow and not self.may_go_on.wait(0.05):
@@ -102,7 +102,7 @@ class Counter:
             if follow:
                 yield b"last\n"
         finally:
-            self.log_closed.set()
+            self.open_logs.pop()
 
     def cancel(self, caller: Caller, job: int) -> JobChange:
         before = self.job(caller, job)

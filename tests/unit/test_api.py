@@ -18,28 +18,29 @@ from daemon.api.client import Client, ClientRefusedError, DaemonUnreachableError
 from daemon.api.identity import Peer, caller_of
 from daemon.api.server import ApiServer, ListenError
 from tests.unit.counter import Counter
-from tests.unit.doors import UnixConnection, ask, opened
+from tests.unit.doors import UnixConnection, ask, opened, until
 
 JOB: dict[str, Any] = {"image": "stopgap/busybox:1", "command": ["sleep", "1"]}
 
 
-@pytest.fixture
-def desk() -> Counter:
-    return Counter()
-
-
-@pytest.fixture
-def door(tmp_path: Path, desk: Counter) -> Iterator[Path]:
-    with opened(tmp_path / "api.sock", desk) as path:
-        yield path
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[tuple[Path, Counter]]:
-    """A door for tests that change nothing."""
+    """One door for the whole file."""
     desk = Counter()
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "api.sock", desk) as path:
         yield path, desk
+
+
+@pytest.fixture
+def desk(shared: tuple[Path, Counter]) -> Counter:
+    """What is behind the door, as good as new for each test."""
+    shared[1].reset()
+    return shared[1]
+
+
+@pytest.fixture
+def door(shared: tuple[Path, Counter], desk: Counter) -> Path:  # noqa: ARG001  it is made new first
+    return shared[0]
 
 
 @pytest.fixture
@@ -140,10 +141,9 @@ def test_administrators_are_a_group() -> None:
     ],
 )
 def test_every_error_has_the_same_form(
-    shared: tuple[Path, Counter], *, method: str, path: str, body: bytes | None, status: int
+    door: Path, desk: Counter, *, method: str, path: str, body: bytes | None, status: int
 ) -> None:
     """An error and a hint, whoever found the fault; and nothing was changed."""
-    door, desk = shared
     found, document = ask(UnixConnection(door), method, path, body)
 
     assert status == found
@@ -154,10 +154,20 @@ def test_every_error_has_the_same_form(
 
 def test_a_failure_of_the_daemon_is_told_without_details(door: Path, desk: Counter) -> None:
     """A fault of ours is a 500 with a place to look."""
-    desk.environments = None  # type: ignore[assignment]  # a fault to be hit
-    status, document = ask(UnixConnection(door), "POST", "/v1/jobs", json.dumps(JOB).encode())
+    desk.printed = None  # type: ignore[assignment]  # a fault to be hit
+    Client(door).submit(JOB)
+    status, document = ask(UnixConnection(door), "GET", "/v1/jobs/1/logs")
 
-    assert (500, "the daemon failed: AttributeError") == (status, document["error"])
+    assert (500, "the daemon failed: TypeError") == (status, document["error"])
+
+
+def test_a_log_that_breaks_off_is_not_taken_for_whole(client: Client, desk: Counter) -> None:
+    """What fails after the answer began is no end."""
+    desk.printed = [b"one", 2]  # type: ignore[list-item]  # a fault to be hit
+    client.submit(JOB)
+
+    with pytest.raises(DaemonUnreachableError, match="did not finish"):
+        list(client.logs(1))
 
 
 def test_what_is_no_http_is_refused(door: Path) -> None:
@@ -213,10 +223,10 @@ def test_a_reader_who_leaves_ends_his_stream(client: Client, desk: Counter) -> N
     next(chunks)
     chunks.close()  # type: ignore[attr-defined]  # it is a generator
 
-    assert desk.log_closed.wait(10)
+    until(lambda: not desk.open_logs)
 
 
-def test_many_followers_do_not_stop_quick_calls(client: Client) -> None:
+def test_many_followers_do_not_stop_quick_calls(client: Client, desk: Counter) -> None:
     """The slow have threads of their own, and beyond them an answer that says so."""
     job = client.submit(JOB)["id"]
     followers = [client.logs(job, follow=True) for _ in range(50)]
@@ -226,6 +236,7 @@ def test_many_followers_do_not_stop_quick_calls(client: Client) -> None:
     assert client.status()["healthy"]
     for follower in followers:
         follower.close()  # type: ignore[attr-defined]  # it is a generator
+    until(lambda: not desk.open_logs)
 
 
 def test_followers_do_not_keep_the_door_open(tmp_path: Path, desk: Counter) -> None:
