@@ -39,8 +39,9 @@ lint: $(VENV)/installed ## Check style, types and layers
 check: lint ## Check everything that needs neither root nor real parts
 	@$(run) -m pytest -q -m "not bed and not slow"
 
-test: setup lint ## Check everything, on real parts
+test: setup ## Check everything, on real parts
 	@$(run) -m pytest -q
+	@$(MAKE) --no-print-directory lint
 
 demo: setup ## Show jobs that move out of the way of priority jobs, and prove that nothing is lost
 	@$(run) -m tests.e2e.demo
