@@ -190,4 +190,4 @@ class Engine(Protocol):
         """Read the node's cgroups through a program of its own."""
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
-        """Delete the job's generations except one, and its directory when none is kept."""
+        """Delete the job's generations older than one, and its directory when none is kept."""

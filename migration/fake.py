@@ -158,7 +158,9 @@ class FakeEngine:
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
         with self._lock:
-            self._saved[job] = {g: s for g, s in self._saved.get(job, {}).items() if g == keep}
+            self._saved[job] = {
+                g: s for g, s in self._saved.get(job, {}).items() if keep is not None and g >= keep
+            }
 
     # What a test may do to the nodes.
 

@@ -11,7 +11,6 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from migration.base import EngineError
@@ -204,11 +203,16 @@ class HostFiles:
             EngineUnreachableError: nobody answered.
             EngineSaidError: the folder does not exist, or cannot be written.
         """
-        sink = io.BytesIO()
-        with tarfile.open(fileobj=sink, mode="w") as archive:
-            for name, file in files.items():
-                member = tarfile.TarInfo(PurePosixPath(name).name)
-                member.size, member.mode = len(file.content), file.mode
-                archive.addfile(member, io.BytesIO(file.content))
         where = {"path": f"/host{folder}"}
-        self._docker.call("PUT", self._archive, params=where, content=sink.getvalue())
+        self._docker.call("PUT", self._archive, params=where, content=archive_of(files))
+
+
+def archive_of(files: Mapping[str, HostFile]) -> bytes:
+    """Return a tar archive of files of root's."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        for name, file in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(file.content), file.mode
+            archive.addfile(member, io.BytesIO(file.content))
+    return sink.getvalue()

@@ -103,7 +103,12 @@ class ResumeReceipt(_Document):
     def why(self) -> str:
         """The shim's words, and CRIU's."""
         lines = [self.criu] if isinstance(self.criu, str) else self.criu or []
-        return "; ".join(line for line in (self.error or "", *lines) if line)
+        return one_line("; ".join(line for line in (self.error or "", *lines) if line))
+
+
+def one_line(text: str) -> str:
+    """Fold a text with line breaks, for logs and tables."""
+    return " ".join(text.split())
 
 
 class _Envelope(_Document):

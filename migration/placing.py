@@ -16,6 +16,7 @@ from migration.container import (
     make_ticket,
 )
 from migration.docker import Docker, EngineSaidError, name_part
+from migration.host import HostFile, archive_of
 from migration.settings import EngineSettings, Site
 from migration.stores.shared import SharedStore
 from migration.ticket import Keys
@@ -96,6 +97,8 @@ class Placer:
             raise EngineSaidError(409, f"the name {name} is taken")
         container, new = placed
         if new:
+            if order.generation is None:
+                self._furnish(access, order, name, str(body["Hostname"]))
             self._start(access, order, name)
         return Placed(
             container=container,
@@ -133,6 +136,21 @@ class Placer:
             return str(found["Id"]), False
         self._clear(access, order, name)
         return None
+
+    def _furnish(self, access: NodeAccess, order: StartOrder, name: str, hostname: str) -> None:
+        """
+        Give the job the names of its own machine; a resumed one brings them along.
+
+        Docker leaves the file empty when it is told to make no network.
+        """
+        hosts = f"127.0.0.1\tlocalhost {hostname}\n::1\tlocalhost ip6-localhost\n"
+        content = archive_of({"hosts": HostFile(content=hosts.encode(), mode=0o644)})
+        where = f"/containers/{name}/archive"
+        try:
+            access.docker.call("PUT", where, params={"path": "/etc"}, content=content)
+        except EngineSaidError as exc:
+            self._clear(access, order, name)
+            raise words.refused_start(exc, order, None) from exc
 
     def _start(self, access: NodeAccess, order: StartOrder, name: str) -> None:
         seconds = self._settings.timeout_seconds

@@ -11,7 +11,7 @@ from daemon.clock import Clock
 from daemon.core.types import Checkpoint, SegmentRef
 from migration.base import EngineUnreachableError, NotSavedError, Saved
 from migration.docker import Docker, EngineSaidError
-from migration.manifest import CheckpointReceipt
+from migration.manifest import CheckpointReceipt, one_line
 from migration.stores.shared import SharedStore
 
 #: For a shim that was told to stop, or whose engine died, to write its receipt.
@@ -54,7 +54,7 @@ class Saver:
             self._store.drop_checkpoint_receipt(ref)
             receipt = self._ask(docker, container, ref, deadline_seconds)
             if not receipt.ok:
-                why = receipt.error or "no reason given"
+                why = one_line(receipt.error or "no reason given")
                 raise NotSavedError(why, frozen=paused or receipt.found_frozen)
         return self._committed(ref, receipt, self._clock.monotonic() - began)
 

@@ -177,6 +177,28 @@ class TestDockerEngine(EngineContract):
             dockerd.kill(signal.SIGCONT)
             access.close()
 
+    def test_a_job_knows_its_own_machine(self, bench: Bench) -> None:
+        """Its name and localhost have an address, here and after a move."""
+        order = bench.order(Act.COUNT, bench.here)
+        names = "grep -cw localhost.*$(hostname) /etc/hosts"
+        command = ("sh", "-c", f"while :; do hostname; {names}; sleep 0.05; done")
+        order = replace(order, spec=replace(order.spec, command=command))
+
+        placed = bench.engine.place(order)
+        bench.await_(lambda: b"".join(bench.engine.logs(order.ref)).count(b"\n") > 2)
+        saved = bench.engine.checkpoint(order.ref, deadline_seconds=60)
+        later = replace(
+            order,
+            ref=replace(order.ref, epoch=Epoch(2), node=bench.there),
+            generation=saved.checkpoint.generation,
+            image_digest=placed.image_digest,
+        )
+        bench.engine.place(later)
+        bench.await_(lambda: b"".join(bench.engine.logs(later.ref)).count(b"\n") > 2)
+
+        lines = b"".join(b"".join(bench.engine.logs(o.ref)) for o in (order, later)).splitlines()
+        assert {f"job-{order.ref.job}".encode(), b"1"} == set(lines)
+
     @pytest.mark.parametrize("frozen", [False, True])
     def test_a_checkpoint_cut_short_leaves_the_job_as_it_was(
         self, bench: Bench, *, frozen: bool
