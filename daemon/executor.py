@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from daemon import ending, evicting, placing, probing
+from daemon.acts import ending, evicting, placing, probing
+from daemon.acts.probing import Prober
+from daemon.acts.tools import Tools
 from daemon.core.actions import (
     Action,
     Adopt,
@@ -30,8 +32,6 @@ from daemon.core.actions import (
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import JobId, JobState, NodeName
-from daemon.probing import Prober
-from daemon.tools import Tools
 from migration.base import EngineError
 
 _log = structlog.get_logger(__name__)

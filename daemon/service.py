@@ -17,21 +17,21 @@ from adapters import registry
 from adapters.base import AdapterError
 from adapters.wrappers import ExaminedAdapter
 from daemon import logs, systemd, wiring
+from daemon.acts.output import OutputWriter
+from daemon.acts.tools import Tools
 from daemon.api.server import ApiServer, HookServer
 from daemon.clock import Clock, SystemClock
 from daemon.config import Config, ConfigError, load
 from daemon.controller import Controller
-from daemon.desk import Desk
+from daemon.desk.desk import Desk
+from daemon.desk.hooks import HookGuard
+from daemon.desk.pulse import Pulse
 from daemon.executor import Executor
-from daemon.hooks import HookGuard
 from daemon.observer import Observer, Watch
-from daemon.output import OutputWriter
-from daemon.pulse import Pulse
 from daemon.recovery import recover
 from daemon.selection import selector
 from daemon.store import Store, StoreError
 from daemon.store.spool import Spool
-from daemon.tools import Tools
 from daemon.workshop import NodeWorkshop
 from migration.access import Access
 from migration.engine import DockerEngine

@@ -11,17 +11,17 @@ from pathlib import Path
 from adapters.mock_slurm.adapter import MockAdapter
 from adapters.mock_slurm.model import Model
 from adapters.mock_slurm.nouns import Machine, PriorityJob
+from daemon.acts.output import OutputWriter
+from daemon.acts.tools import Tools
 from daemon.controller import Controller
 from daemon.core.actions import Action
 from daemon.core.policy import Policy
 from daemon.core.types import Job, JobId, JobSpec, JobState, NodeName, Owner
 from daemon.executor import Executor
 from daemon.observer import Observer, Watch
-from daemon.output import OutputWriter
 from daemon.recovery import recover
 from daemon.store import Store
 from daemon.store.spool import Spool
-from daemon.tools import Tools
 from migration.base import Fingerprint
 from migration.fake import FakeEngine, Program
 from tests.contract.clock import START, ManualClock

@@ -18,7 +18,7 @@ from daemon.core.types import (
     NodeName,
     Outcome,
 )
-from daemon.following import log_of
+from daemon.desk.following import log_of
 from migration.base import (
     EngineUnreachableError,
     NodeUnfitError,

@@ -2,6 +2,9 @@
 
 import structlog
 
+from daemon.acts.output import OutputError
+from daemon.acts.placing import lost_time
+from daemon.acts.tools import Tools
 from daemon.core.actions import Settle, Stop, Sweep
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event
@@ -16,9 +19,6 @@ from daemon.core.types import (
     SegmentRef,
 )
 from daemon.core.verdict import judge, log_chain
-from daemon.output import OutputError
-from daemon.placing import lost_time
-from daemon.tools import Tools
 from migration.base import EngineError
 
 _log = structlog.get_logger(__name__)

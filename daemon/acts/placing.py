@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import structlog
 
+from daemon.acts.tools import Tools
 from daemon.core.actions import Place
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import Job, Outcome, Segment, SegmentRef
 from daemon.store import IntentId
-from daemon.tools import Tools
 from migration.base import (
     EngineUnreachableError,
     NodeUnfitError,

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from daemon.acts.output import OutputWriter
 from daemon.clock import Clock
 from daemon.observer import Observer
-from daemon.output import OutputWriter
 from daemon.store import Store
 from daemon.store.spool import Spool
 from migration.base import Engine

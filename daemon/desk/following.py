@@ -5,10 +5,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
+from daemon.acts.ending import log_epochs
+from daemon.acts.tools import Tools
 from daemon.core.types import PLACED, TERMINAL, Epoch, Job, JobId, SegmentRef
-from daemon.ending import log_epochs
 from daemon.store.spool import Spool
-from daemon.tools import Tools
 from migration.base import Engine, EngineError
 
 #: A reader that went away is noticed when something is sent to it.

@@ -5,6 +5,9 @@ from datetime import timedelta
 
 import structlog
 
+from daemon.acts.ending import keep_log, remove
+from daemon.acts.placing import lost_time
+from daemon.acts.tools import Tools
 from daemon.core.actions import Thaw, Vacate
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
@@ -18,11 +21,8 @@ from daemon.core.types import (
     Phase,
     SegmentRef,
 )
-from daemon.ending import keep_log, remove
-from daemon.placing import lost_time
 from daemon.store import IntentId
 from daemon.store.repository import EvictionRecord
-from daemon.tools import Tools
 from migration.base import EngineError, EngineUnreachableError, NotSavedError, Saved
 
 _log = structlog.get_logger(__name__)

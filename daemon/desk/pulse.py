@@ -7,9 +7,9 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
 from adapters.base import BatchAdapter
-from daemon import views
 from daemon.api.schemas import StatusView
 from daemon.core.types import Snapshot
+from daemon.desk import views
 from daemon.observer import Observer
 from daemon.store.repository import EvictionRecord
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from daemon import following, probing, views
+from daemon.acts import probing
+from daemon.acts.tools import Tools
 from daemon.api.admission import admit
 from daemon.api.ports import Caller, Refused
 from daemon.api.schemas import (
@@ -41,10 +42,10 @@ from daemon.core.types import (
     Outcome,
     Owner,
 )
-from daemon.hooks import HookGuard
-from daemon.pulse import Pulse
+from daemon.desk import following, views
+from daemon.desk.hooks import HookGuard
+from daemon.desk.pulse import Pulse
 from daemon.store import Store
-from daemon.tools import Tools
 from migration.base import EngineError, Fingerprint
 
 _WAITING = frozenset({JobState.QUEUED, JobState.PARKED, JobState.HELD})

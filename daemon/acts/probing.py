@@ -5,9 +5,9 @@ from typing import Protocol
 
 import structlog
 
+from daemon.acts.tools import Tools
 from daemon.core.types import NodeName
 from daemon.store import NodeRecord
-from daemon.tools import Tools
 from migration.base import EngineError, EngineUnreachableError, Fingerprint
 
 _log = structlog.get_logger(__name__)

@@ -1,0 +1,1 @@
+"""What the executor's actions do, one module for each kind."""

@@ -1,0 +1,1 @@
+"""The questions that the observer asks, and what is known between the answers."""

@@ -1,0 +1,158 @@
+"""Asking the engines, each in a thread of its own: one that hangs delays nobody."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from daemon.clock import Clock
+from daemon.core.types import EngineView, NodeName, SegmentRef, SegmentView
+from daemon.looks.work import Work
+from daemon.store import NodeRecord
+from migration.base import Engine, EngineError
+
+_log = structlog.get_logger(__name__)
+
+
+class EngineLooks:
+    """The newest answer of each engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        work: Work,
+        clock: Clock,
+        threads: int,
+        wake: Callable[[], None],
+        lock: threading.RLock,
+    ) -> None:
+        self._engine = engine
+        self._work = work
+        self._clock = clock
+        self._threads = threads
+        self._wake = wake
+        self._lock = lock
+        self._pool: ThreadPoolExecutor | None = None
+        self._views: dict[NodeName, EngineView] = {}
+        self._asked: set[NodeName] = set()
+        self._silences: dict[NodeName, datetime] = {}
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question is under way."""
+        return bool(self._asked)
+
+    def open(self) -> None:
+        """Get ready to ask."""
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="survey")
+
+    def close(self) -> None:
+        """Ask nothing more; answers under way are dropped."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def ask(self, nodes: Iterable[NodeName]) -> None:
+        """Ask these engines; those that still owe an answer are left."""
+        with self._lock:
+            if self._pool is None:
+                return
+            for node in sorted(set(nodes) - self._asked):
+                self._asked.add(node)
+                self._pool.submit(self._look, node)
+
+    def views(self, started: Mapping[SegmentRef, datetime]) -> dict[NodeName, EngineView]:
+        """
+        Return all answers.
+
+        Segments whose engine was silent at some time since they ``started`` are marked.
+        """
+        return {node: self._marked(view, started) for node, view in self._views.items()}
+
+    def probed(self, record: NodeRecord, *, retry_at: datetime | None) -> None:
+        """Take the canary's word about a node."""
+        self._change(
+            record.name,
+            lambda view: replace(
+                view,
+                fit=record.probe_ok,
+                why=record.probe_why,
+                other_users=record.other_users,
+                probe_after=retry_at,
+            ),
+        )
+
+    def distrust(self, node: NodeName, why: str, *, until: datetime) -> None:
+        """Call the node unfit until it is probed again, which is not before then."""
+        self._change(node, lambda view: replace(view, fit=False, why=why, probe_after=until))
+
+    def _change(self, node: NodeName, change: Callable[[EngineView], EngineView]) -> None:
+        with self._lock:
+            if node in self._views:
+                self._views[node] = change(self._views[node])
+
+    def _look(self, node: NodeName) -> None:
+        turn = self._work.turn()
+        views: tuple[SegmentView, ...] = ()
+        trouble = ""
+        try:
+            views = self._engine.survey(node)
+        except EngineError as exc:
+            trouble = str(exc) or repr(exc)
+        except Exception as exc:  # noqa: BLE001  our own fault must read as silence too
+            _log.exception("survey.fault", node=node)
+            trouble = repr(exc)
+        with self._lock:
+            self._asked.discard(node)
+            before = self._views.get(node)
+            after = self._silent(node, trouble) if trouble else self._answered(node, views)
+            self._views[node] = after
+            self._work.looked(node, turn)
+        if before is not None and before.reachable != after.reachable:
+            _log.warning("engine.changed", node=node, reachable=after.reachable, reason=trouble)
+        self._wake()
+
+    def _known(self, node: NodeName) -> EngineView:
+        unknown = EngineView(node=node, reachable=False, why="not probed since the start")
+        return self._views.get(node, unknown)
+
+    def _silent(self, node: NodeName, trouble: str) -> EngineView:
+        now = self._clock.now()
+        self._silences[node] = now
+        known = self._known(node)
+        return replace(
+            known,
+            reachable=False,
+            # What it was may have changed: a reboot looks like silence.
+            fit=False,
+            why=trouble,
+            silent_since=known.silent_since or now,
+            probe_after=None,
+        )
+
+    def _answered(self, node: NodeName, views: tuple[SegmentView, ...]) -> EngineView:
+        known = self._known(node)
+        was_silent = known.silent_since is not None
+        return replace(
+            known,
+            reachable=True,
+            silent_since=None,
+            why="not probed since it was silent" if was_silent else known.why,
+            segments=views,
+        )
+
+    def _marked(self, view: EngineView, started: Mapping[SegmentRef, datetime]) -> EngineView:
+        silence = self._silences.get(view.node)
+        if silence is None:
+            return view
+
+        def unwitnessed(segment: SegmentView) -> bool:
+            ref = SegmentRef(job=segment.job, epoch=segment.epoch, node=view.node)
+            return started.get(ref, silence) <= silence
+
+        return replace(
+            view, segments=tuple(replace(s, unwitnessed=unwitnessed(s)) for s in view.segments)
+        )

@@ -1,0 +1,55 @@
+"""Claims that do not come through the batch system: prolog hooks, administrators."""
+
+import threading
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from daemon.core.types import Claim, Cluster, NodeName, NodeState
+
+#: A batch system needs a moment until its own answer shows what a prolog was called for.
+_SURELY_NEWER = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Notice:
+    claim: Claim
+    until: datetime
+
+
+class Notices:
+    """The newest such claim on each node."""
+
+    def __init__(self, *, linger: timedelta, lock: threading.RLock) -> None:
+        self._linger = linger
+        self._lock = lock
+        self._notices: dict[NodeName, _Notice] = {}
+
+    def take(self, claim: Claim) -> None:
+        """Remember a claim."""
+        with self._lock:
+            until = (claim.deadline or claim.at) + self._linger
+            self._notices[claim.node] = _Notice(claim, until)
+
+    def standing(
+        self, *, held: AbstractSet[NodeName], cluster: Cluster | None, now: datetime
+    ) -> tuple[Claim, ...]:
+        """
+        Return the claims that stand; those that have done their work are dropped.
+
+        A claim stands while jobs are on its node.  Then the batch system's own word counts,
+        as soon as there is one that is surely newer; without one the claim lingers.
+        """
+        self._notices = {
+            node: notice
+            for node, notice in self._notices.items()
+            if node in held or not (_taken_over(notice.claim, cluster) or now > notice.until)
+        }
+        return tuple(notice.claim for _, notice in sorted(self._notices.items()))
+
+
+def _taken_over(claim: Claim, cluster: Cluster | None) -> bool:
+    if cluster is None or cluster.taken <= claim.at + _SURELY_NEWER:
+        return False
+    node = cluster.nodes.get(claim.node)
+    return node is not None and node.state is not NodeState.IDLE
