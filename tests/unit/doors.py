@@ -1,7 +1,9 @@
 """A running door: the real server over a real socket, around a desk in memory."""
 
+import grp
 import http.client
 import json
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +16,20 @@ from tests.unit.counter import Counter
 
 
 @contextmanager
-def opened(path: Path, desk: Counter, admin_group: str = "root") -> Iterator[Path]:
-    """Serve a desk."""
-    server = ApiServer(path, desk, admin_group=admin_group)
+def opened(path: Path, desk: Counter) -> Iterator[Path]:
+    """Serve a desk to which whoever runs the tests is an administrator."""
+    server = ApiServer(path, desk, admin_group=my_group())
     server.start()
     try:
         yield path
     finally:
         desk.may_go_on.set()
         server.stop()
+
+
+def my_group() -> str:
+    """Return the name of this process's group."""
+    return grp.getgrgid(os.getgid()).gr_name
 
 
 class UnixConnection(http.client.HTTPConnection):

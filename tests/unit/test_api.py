@@ -1,6 +1,5 @@
 """The API over a real socket: who calls, what comes back, what is refused."""
 
-import grp
 import json
 import os
 import socket
@@ -18,7 +17,7 @@ from daemon.api.client import Client, ClientRefusedError, DaemonUnreachableError
 from daemon.api.identity import Peer, caller_of
 from daemon.api.server import ApiServer, ListenError
 from tests.unit.counter import Counter
-from tests.unit.doors import UnixConnection, ask, opened, until
+from tests.unit.doors import UnixConnection, ask, my_group, opened, until
 
 JOB: dict[str, Any] = {"image": "stopgap/busybox:1", "command": ["sleep", "1"]}
 
@@ -106,7 +105,7 @@ def test_another_user_is_another_caller(desk: Counter) -> None:
 
 def test_administrators_are_a_group() -> None:
     """Root always, members by their account, nobody through a group that is not there."""
-    mine = grp.getgrgid(os.getgid()).gr_name
+    mine = my_group()
     me = Peer(pid=1, uid=os.getuid(), gid=os.getgid())
 
     assert caller_of(Peer(1, 0, 0), "no-such-group").is_admin

@@ -341,7 +341,6 @@ def test_nodes_are_a_table(run: Run) -> None:
         ),
     ],
 )
-@pytest.mark.skipif(os.getuid() != 0, reason="only root is an administrator everywhere")
 def test_nodes_are_administered(run: Run, *, words: list[str], code: int, told: str) -> None:
     """A sentence for each node; a node that is not fit is a failure of the command."""
     found = run("node", *words)
@@ -349,7 +348,6 @@ def test_nodes_are_administered(run: Run, *, words: list[str], code: int, told: 
     assert (code, told) == (found.code, found.text)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root is an administrator everywhere")
 def test_a_node_is_vacated(run: Run) -> None:
     """It returns when nothing is left."""
     found = run("vacate", "--node", "n1", "--wait", "2.5")
@@ -372,7 +370,6 @@ def test_a_node_is_vacated(run: Run) -> None:
         (["vacate", "--json", "--node", "n1"], VacateView),
     ],
 )
-@pytest.mark.skipif(os.getuid() != 0, reason="only root is an administrator everywhere")
 def test_json_has_every_field_of_the_contract(run: Run, *, words: list[str], model: Any) -> None:
     """One line, all fields, each of them in docs/cli-json.md."""
     contract = (ROOT / "docs" / "cli-json.md").read_text()
