@@ -21,8 +21,7 @@ from daemon.core.types import (
     Phase,
     SegmentRef,
 )
-from daemon.store import IntentId
-from daemon.store.repository import EvictionRecord
+from daemon.store import EvictionRecord, IntentId
 from migration.base import EngineError, EngineUnreachableError, NotSavedError, Saved
 
 _log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from daemon.api.schemas import StatusView
 from daemon.core.types import Snapshot
 from daemon.desk import views
 from daemon.observer import Observer
-from daemon.store.repository import EvictionRecord
+from daemon.store import EvictionRecord
 
 
 class Pulse:

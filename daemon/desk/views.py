@@ -30,7 +30,7 @@ from daemon.core.types import (
     Snapshot,
 )
 from daemon.core.wanted import wants
-from daemon.store.repository import EvictionRecord, HistoryLine
+from daemon.store import EvictionRecord, HistoryLine
 
 
 def job_view(job: Job, now: datetime) -> JobView:

@@ -1,5 +1,15 @@
 """What stopgap remembers: jobs, segments, checkpoints, intents.  Rows do not leave this package."""
 
-from daemon.store.repository import IntentId, NodeRecord, Store, StoreError
+from daemon.store.database import StoreError
+from daemon.store.records import EvictionRecord, HistoryLine, Intent, IntentId, NodeRecord
+from daemon.store.repository import Store
 
-__all__ = ["IntentId", "NodeRecord", "Store", "StoreError"]
+__all__ = [
+    "EvictionRecord",
+    "HistoryLine",
+    "Intent",
+    "IntentId",
+    "NodeRecord",
+    "Store",
+    "StoreError",
+]

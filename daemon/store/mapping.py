@@ -17,8 +17,18 @@ from daemon.core.types import (
     Outcome,
     Owner,
     Segment,
+    SegmentRef,
 )
-from daemon.store.tables import CheckpointRow, JobRow, SegmentRow
+from daemon.store.records import EvictionRecord, HistoryLine, Intent, IntentId, NodeRecord
+from daemon.store.tables import (
+    CheckpointRow,
+    EventRow,
+    EvictionRow,
+    IntentRow,
+    JobRow,
+    NodeRow,
+    SegmentRow,
+)
 
 
 def stamp(moment: datetime) -> float:
@@ -170,4 +180,62 @@ def checkpoint_from_row(row: CheckpointRow) -> Checkpoint:
         size_bytes=row.size_bytes,
         seconds=row.seconds,
         kind=row.kind,
+    )
+
+
+def history_from_row(row: EventRow) -> HistoryLine:
+    return HistoryLine(time=moment(row.time), event=row.event, state=row.state, reason=row.reason)
+
+
+def intent_from_row(row: IntentRow) -> Intent:
+    return Intent(
+        id=IntentId(row.id or 0),
+        job=JobId(row.job),
+        action=row.action,
+        node=None if row.node is None else NodeName(row.node),
+        epoch=None if row.epoch is None else Epoch(row.epoch),
+    )
+
+
+def eviction_to_row(record: EvictionRecord) -> EvictionRow:
+    return EvictionRow(
+        job=record.ref.job,
+        epoch=record.ref.epoch,
+        node=record.ref.node,
+        time=stamp(record.time),
+        freeze_seconds=record.freeze_seconds,
+        vacate_seconds=record.vacate_seconds,
+    )
+
+
+def eviction_from_row(row: EvictionRow) -> EvictionRecord:
+    return EvictionRecord(
+        ref=SegmentRef(job=JobId(row.job), epoch=Epoch(row.epoch), node=NodeName(row.node)),
+        time=moment(row.time),
+        freeze_seconds=row.freeze_seconds,
+        vacate_seconds=row.vacate_seconds,
+    )
+
+
+def node_to_row(record: NodeRecord) -> NodeRow:
+    return NodeRow(
+        name=record.name,
+        drained=maybe_stamp(record.drained),
+        probe_digest=record.probe_digest,
+        probe_ok=record.probe_ok,
+        probe_why=record.probe_why,
+        probed=maybe_stamp(record.probed),
+        other_users=record.other_users,
+    )
+
+
+def node_from_row(row: NodeRow) -> NodeRecord:
+    return NodeRecord(
+        name=NodeName(row.name),
+        drained=maybe_moment(row.drained),
+        probe_digest=row.probe_digest,
+        probe_ok=row.probe_ok,
+        probe_why=row.probe_why,
+        probed=maybe_moment(row.probed),
+        other_users=row.other_users,
     )

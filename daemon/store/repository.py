@@ -4,107 +4,48 @@ Jobs that have not ended are kept as values in memory beside their rows, so that
 costs no query.  All methods may be called from any thread.
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NewType
 
-from sqlalchemy import Engine, event
-from sqlmodel import Session, SQLModel, col, create_engine, select
+from sqlmodel import Session, col, select
 
 from daemon.core.history import Change, apply
 from daemon.core.policy import Policy
 from daemon.core.types import (
     TERMINAL,
     Checkpoint,
-    Epoch,
     Job,
     JobId,
     JobSpec,
     JobState,
     NodeName,
     Segment,
-    SegmentRef,
 )
 from daemon.store import mapping
+from daemon.store.database import Database, StoreError
+from daemon.store.records import EvictionRecord, HistoryLine, Intent, IntentId, NodeRecord
 from daemon.store.tables import (
     CheckpointRow,
     EventRow,
     EvictionRow,
     IntentRow,
     JobRow,
-    MetaRow,
     NodeRow,
     SegmentRow,
 )
 
-SCHEMA = "1"
-
-IntentId = NewType("IntentId", int)
-
-
-class StoreError(Exception):
-    """The store cannot be used; the text says what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryLine:
-    """One line of a job's history."""
-
-    time: datetime
-    event: str
-    state: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
-    """An action that was begun."""
-
-    id: IntentId
-    job: JobId
-    action: str
-    node: NodeName | None
-    epoch: Epoch | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionRecord:
-    """How fast one job got out of the way."""
-
-    ref: SegmentRef
-    time: datetime
-    #: From the look that saw the claim to the frozen job.
-    freeze_seconds: float
-    #: From the decision to the empty cgroup.
-    vacate_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRecord:
-    """What we remember of a node."""
-
-    name: NodeName
-    drained: datetime | None = None
-    drain_reason: str = ""
-    probe_digest: str = ""
-    probe_ok: bool = False
-    probe_why: str = ""
-    probed: datetime | None = None
-    other_users: bool = True
+_ENDED = tuple(state.value for state in TERMINAL)
 
 
 class Store:
     """Everything that must survive the daemon."""
 
     def __init__(self, path: Path, policy: Policy) -> None:
-        self._path = path
+        self._database = Database(path)
         self._policy = policy
-        self._lock = threading.RLock()
-        self._engine: Engine | None = None
+        self._lock = self._database.lock
+        self._session = self._database.session
         self._live: dict[JobId, Job] = {}
 
     def open(self) -> None:
@@ -112,41 +53,19 @@ class Store:
         Open or create the file and load the jobs that have not ended.
 
         Raises:
-            StoreError: it was written by a newer stopgap.
+            StoreError: it cannot be used.
         """
-        engine = create_engine(f"sqlite:///{self._path}", connect_args={"check_same_thread": False})
-        event.listen(engine, "connect", _pragmas)
-        SQLModel.metadata.create_all(engine)
-        self._engine = engine
+        self._database.open()
         with self._session() as session:
-            known = session.get(MetaRow, "schema")
-            if known is None:
-                session.add(MetaRow(key="schema", value=SCHEMA))
-            elif known.value != SCHEMA:
-                raise StoreError(
-                    f"{self._path} has schema {known.value}, this stopgap reads {SCHEMA}: "
-                    "install the stopgap that wrote it, or move the file away"
-                )
-            ended = [state.value for state in TERMINAL]
-            for row in session.exec(select(JobRow).where(col(JobRow.state).not_in(ended))):
+            for row in session.exec(select(JobRow).where(col(JobRow.state).not_in(_ENDED))):
                 job = _read(session, row)
                 self._live[job.id] = job
 
     def close(self) -> None:
         """Close the file; the store may be opened again."""
         with self._lock:
-            if self._engine is not None:
-                self._engine.dispose()
-            self._engine = None
+            self._database.close()
             self._live.clear()
-
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        with self._lock:
-            if self._engine is None:
-                raise StoreError(f"{self._path} is not open")
-            with Session(self._engine, expire_on_commit=False) as session, session.begin():
-                yield session
 
     # -- jobs ---------------------------------------------------------------
 
@@ -207,8 +126,7 @@ class Store:
 
     def ended_jobs(self, *, uid: int | None, limit: int) -> tuple[Job, ...]:
         """Return the jobs that ended last, newest first."""
-        ended = [state.value for state in TERMINAL]
-        query = select(JobRow).where(col(JobRow.state).in_(ended))
+        query = select(JobRow).where(col(JobRow.state).in_(_ENDED))
         if uid is not None:
             query = query.where(JobRow.uid == uid)
         with self._session() as session:
@@ -235,15 +153,7 @@ class Store:
             rows = session.exec(
                 select(EventRow).where(EventRow.job == job_id).order_by(col(EventRow.id))
             ).all()
-            return tuple(
-                HistoryLine(
-                    time=mapping.moment(row.time),
-                    event=row.event,
-                    state=row.state,
-                    reason=row.reason,
-                )
-                for row in rows
-            )
+            return tuple(mapping.history_from_row(row) for row in rows)
 
     # -- changes ------------------------------------------------------------
 
@@ -286,7 +196,7 @@ class Store:
             if finish is not None:
                 _finish(session, finish, now, change.reason)
             if eviction is not None:
-                session.merge(_eviction(eviction))
+                session.merge(mapping.eviction_to_row(eviction))
         self._remember(job)
         return job, intent
 
@@ -306,63 +216,28 @@ class Store:
         """Return the actions that were under way when the last daemon ended."""
         with self._session() as session:
             rows = session.exec(select(IntentRow).where(col(IntentRow.done).is_(None))).all()
-            return tuple(
-                Intent(
-                    id=IntentId(row.id or 0),
-                    job=JobId(row.job),
-                    action=row.action,
-                    node=None if row.node is None else NodeName(row.node),
-                    epoch=None if row.epoch is None else Epoch(row.epoch),
-                )
-                for row in rows
-            )
+            return tuple(mapping.intent_from_row(row) for row in rows)
 
     # -- nodes and figures --------------------------------------------------
 
     def nodes(self) -> dict[NodeName, NodeRecord]:
         """Return what we remember of every node."""
         with self._session() as session:
-            return {NodeName(row.name): _node(row) for row in session.exec(select(NodeRow))}
+            return {
+                NodeName(row.name): mapping.node_from_row(row)
+                for row in session.exec(select(NodeRow))
+            }
 
     def save_node(self, record: NodeRecord) -> None:
         """Replace what we remember of a node."""
         with self._session() as session:
-            session.merge(
-                NodeRow(
-                    name=record.name,
-                    drained=mapping.maybe_stamp(record.drained),
-                    drain_reason=record.drain_reason,
-                    probe_digest=record.probe_digest,
-                    probe_ok=record.probe_ok,
-                    probe_why=record.probe_why,
-                    probed=mapping.maybe_stamp(record.probed),
-                    other_users=record.other_users,
-                )
-            )
+            session.merge(mapping.node_to_row(record))
 
     def evictions(self, *, limit: int = 1000) -> tuple[EvictionRecord, ...]:
         """Return the newest evictions, newest first."""
         with self._session() as session:
             query = select(EvictionRow).order_by(col(EvictionRow.time).desc()).limit(limit)
-            return tuple(
-                EvictionRecord(
-                    ref=SegmentRef(
-                        job=JobId(row.job), epoch=Epoch(row.epoch), node=NodeName(row.node)
-                    ),
-                    time=mapping.moment(row.time),
-                    freeze_seconds=row.freeze_seconds,
-                    vacate_seconds=row.vacate_seconds,
-                )
-                for row in session.exec(query)
-            )
-
-
-def _pragmas(connection: object, _record: object) -> None:
-    cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection
-    # WAL with FULL: a change that was reported is on the disk.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+            return tuple(mapping.eviction_from_row(row) for row in session.exec(query))
 
 
 def _read(session: Session, row: JobRow) -> Job:
@@ -411,27 +286,3 @@ def _finish(session: Session, intent: IntentId, now: datetime, note: str) -> Non
     row.done = mapping.stamp(now)
     row.note = note
     session.add(row)
-
-
-def _eviction(record: EvictionRecord) -> EvictionRow:
-    return EvictionRow(
-        job=record.ref.job,
-        epoch=record.ref.epoch,
-        node=record.ref.node,
-        time=mapping.stamp(record.time),
-        freeze_seconds=record.freeze_seconds,
-        vacate_seconds=record.vacate_seconds,
-    )
-
-
-def _node(row: NodeRow) -> NodeRecord:
-    return NodeRecord(
-        name=NodeName(row.name),
-        drained=mapping.maybe_moment(row.drained),
-        drain_reason=row.drain_reason,
-        probe_digest=row.probe_digest,
-        probe_ok=row.probe_ok,
-        probe_why=row.probe_why,
-        probed=mapping.maybe_moment(row.probed),
-        other_users=row.other_users,
-    )

@@ -90,7 +90,6 @@ class NodeRow(SQLModel, table=True):
     __tablename__ = "node"
     name: str = Field(primary_key=True)
     drained: float | None = None
-    drain_reason: str = ""
     #: The fingerprint under which the canary passed; empty when it did not.
     probe_digest: str = ""
     probe_ok: bool = False
