@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from migration.base import EngineError
@@ -24,6 +25,8 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CAPABILITIES = ("SYS_CHROOT", "KILL", "DAC_OVERRIDE", "SYS_PTRACE")
 #: chroot itself comes from here; it runs before /host is its root.
 _HOST_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
+#: No helper is given more time, clocks that differ included.
+_LONGEST_LIFE = timedelta(minutes=10)
 #: Two zero blocks are a tar archive with nothing in it.
 _EMPTY_TAR = bytes(1024)
 
@@ -98,11 +101,13 @@ class Host:
         with self._container(self._body(["true"], ())) as helper:
             yield HostFiles(self._docker, helper)
 
-    def sweep(self) -> None:
-        """Remove helpers that a killed daemon has left."""
+    def sweep(self, now: datetime) -> None:
+        """Remove helpers that a killed daemon has left; those of other threads are younger."""
         wanted = json.dumps({"label": [f"{LABEL_HELPER}={self._instance}"]})
+        before = (now - _LONGEST_LIFE).timestamp()
         for found in self._docker.get("/containers/json", all=1, filters=wanted):
-            self._remove(found["Id"])
+            if found["Created"] < before:
+                self._remove(found["Id"])
 
     @contextmanager
     def _container(self, body: Mapping[str, Any]) -> Iterator[str]:

@@ -74,7 +74,7 @@ class NodeSetup:
         """
         access = self._access.of(node)
         access.docker.forget()
-        access.host.sweep()
+        access.host.sweep(self._clock.now())
         done: list[Step] = []
         try:
             for step in self._steps(access, dry_run=dry_run):

@@ -16,6 +16,7 @@ from migration.access import Access, NodeAccess
 from migration.base import EngineError, EngineUnreachableError, StartOrder
 from migration.docker import EngineSaidError, name_part
 from migration.engine import FIRST_CANARY, DockerEngine
+from migration.manifest import one_line
 from migration.nodes import CANARY
 from migration.settings import Site, at
 from migration.stores.shared import SharedStore
@@ -88,7 +89,9 @@ class Prober:
             EngineUnreachableError: the node does not answer.
         """
         began = self._clock.monotonic()
-        self._import_image(self._access.of(node))
+        access = self._access.of(node)
+        access.host.sweep(self._clock.now())
+        self._import_image(access)
         figures, reason = self._tried(node, _NOBODY)
         other_users = not reason
         if reason:
@@ -201,8 +204,8 @@ def plain_words(reason: str) -> str:
     """Put the commonest causes before the engine's own words."""
     for words, cause in _CAUSES:
         if words in reason:
-            return f"{cause} ({reason})"
-    return reason
+            return f"{cause} ({one_line(reason)})"
+    return one_line(reason)
 
 
 def _image() -> bytes:
