@@ -5,6 +5,7 @@ submission; each into the node that it fits most tightly, so that large gaps sta
 whole for large jobs.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -22,11 +23,13 @@ from daemon.core.types import (
 from daemon.core.wanted import Want
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class _Room:
-    node: NodeName
+    """The free capacity of a node; the tightest sorts first."""
+
     cpus: int
     memory_mib: int
+    node: NodeName
     jobs: int
     #: Jobs of ordinary users can be moved away from here.
     any_user: bool
@@ -52,13 +55,20 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
     """Yield a placement for every waiting job that fits somewhere now."""
     if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
         return
-    rooms = _rooms(snapshot, policy, wanted)
+    rooms = sorted(_rooms(snapshot, policy, wanted).values())
+    # Rooms only get smaller: a shape that found none will find none in this plan, so a long
+    # queue costs one look for each shape in it.
+    hopeless: set[tuple[int, int, bool]] = set()
     for job in _waiting(snapshot):
-        fitting = [room for room in rooms.values() if room.fits(job)]
-        if not fitting:
+        shape = (job.spec.cpus, job.spec.memory_mib, job.spec.owner.uid == 0)
+        if shape in hopeless:
             continue
-        room = min(fitting, key=lambda room: (room.cpus, room.memory_mib, room.node))
-        rooms[room.node] = room.less(job)
+        place = _tightest(rooms, job)
+        if place is None:
+            hopeless.add(shape)
+            continue
+        room = rooms.pop(place)
+        insort(rooms, room.less(job))
         yield Place(
             job=job.id,
             node=room.node,
@@ -67,6 +77,12 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
             seen=snapshot.cluster.taken,
             reason=f"{room.node} is idle with {room.cpus} cores and {room.memory_mib} MiB free",
         )
+
+
+def _tightest(rooms: list[_Room], job: Job) -> int | None:
+    """Return where in the sorted rooms the first one is that the job fits into."""
+    first = bisect_left(rooms, job.spec.cpus, key=lambda room: room.cpus)
+    return next((i for i in range(first, len(rooms)) if rooms[i].fits(job)), None)
 
 
 def _waiting(snapshot: Snapshot) -> list[Job]:
@@ -95,11 +111,11 @@ def _rooms(
         if engine is None or not (engine.reachable and engine.fit) or name in snapshot.busy_nodes:
             continue
         rooms[name] = _Room(
-            name,
-            node.cpus - policy.reserve_cpus,
-            node.memory_mib - policy.reserve_memory_mib,
-            policy.max_jobs_per_node,
-            engine.other_users,
+            cpus=node.cpus - policy.reserve_cpus,
+            memory_mib=node.memory_mib - policy.reserve_memory_mib,
+            node=name,
+            jobs=policy.max_jobs_per_node,
+            any_user=engine.other_users,
         )
     for job in snapshot.jobs:
         if job.state in PLACED and job.segment is not None and job.segment.node in rooms:

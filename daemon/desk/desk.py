@@ -102,8 +102,7 @@ class Desk:
 
     def submit(self, caller: Caller, request: JobRequest) -> JobDetail:
         """Enqueue a job."""
-        mine = sum(job.spec.owner.uid == caller.uid for job in self._store.live_jobs())
-        admit(caller, request, self.config.jobs, unended=mine)
+        admit(caller, request, self.config.jobs, unended=self._store.live_count(caller.uid))
         spec = _spec(caller, request)
         job = self._store.submit(
             spec,
@@ -295,7 +294,8 @@ class Desk:
     def hook(self, node: str, body: bytes, signature: str) -> None:
         """Take a prolog's word that the node is wanted now."""
         now = self.tools.clock.now()
-        self.guard.check(NodeName(node), body, signature, now=now)
+        if not self.guard.is_new(NodeName(node), body, signature, now=now):
+            return
         call = PrologCall.model_validate_json(body)
         self.tools.observer.notice(
             Claim(

@@ -1,4 +1,4 @@
-"""Whether a call of a node's prolog is that node's own word, said once."""
+"""Whether a call of a node's prolog is that node's own word, and a new one."""
 
 import threading
 from collections.abc import Callable
@@ -22,12 +22,14 @@ class HookGuard:
         self._lock = threading.Lock()
         self._said: dict[str, datetime] = {}
 
-    def check(self, node: NodeName, body: bytes, signature: str, *, now: datetime) -> None:
+    def is_new(self, node: NodeName, body: bytes, signature: str, *, now: datetime) -> bool:
         """
-        Let a call pass once.
+        Tell whether this is a node's own word, said for the first time.
+
+        A prolog whose answer was lost says the same again and must hear that it was heard.
 
         Raises:
-            Refused: 401 when it is not signed by the node, 409 when it is old or a repetition.
+            Refused: 401 when it is not signed by the node, 409 when it is old.
         """
         if not self._verify(node, body, signature):
             raise Refused(
@@ -40,6 +42,4 @@ class HookGuard:
             raise Refused("the call is too old", "check the node's clock", 409)
         with self._lock:
             self._said = {n: t for n, t in self._said.items() if now - t < 2 * _SKEW}
-            if call.nonce in self._said:
-                raise Refused("the call was made before", "", 409)
-            self._said[call.nonce] = now
+            return self._said.setdefault(call.nonce, now) == now

@@ -4,6 +4,7 @@ Jobs that have not ended are kept as values in memory beside their rows, so that
 costs no query.  All methods may be called from any thread.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -47,6 +48,8 @@ class Store:
         self._lock = self._database.lock
         self._session = self._database.session
         self._live: dict[JobId, Job] = {}
+        #: How many of them each user has.
+        self._counts: Counter[int] = Counter()
 
     def open(self) -> None:
         """
@@ -58,14 +61,14 @@ class Store:
         self._database.open()
         with self._session() as session:
             for row in session.exec(select(JobRow).where(col(JobRow.state).not_in(_ENDED))):
-                job = _read(session, row)
-                self._live[job.id] = job
+                self._remember(_read(session, row))
 
     def close(self) -> None:
         """Close the file; the store may be opened again."""
         with self._lock:
             self._database.close()
             self._live.clear()
+            self._counts.clear()
 
     # -- jobs ---------------------------------------------------------------
 
@@ -106,14 +109,19 @@ class Store:
             for job in jobs:
                 prepare(job.id)
                 session.add(_event(job, "submit", now))
-        with self._lock:
-            self._live.update((job.id, job) for job in jobs)
+        for job in jobs:
+            self._remember(job)
         return jobs
 
     def live_jobs(self) -> tuple[Job, ...]:
         """Return all jobs that have not ended, in order of submission."""
         with self._lock:
             return tuple(self._live.values())
+
+    def live_count(self, uid: int) -> int:
+        """Return how many jobs of a user have not ended."""
+        with self._lock:
+            return self._counts[uid]
 
     def job(self, job_id: JobId) -> Job | None:
         """Return one job, ended or not."""
@@ -202,6 +210,7 @@ class Store:
 
     def _remember(self, job: Job) -> None:
         with self._lock:
+            self._counts[job.spec.owner.uid] += (job.state not in TERMINAL) - (job.id in self._live)
             if job.state in TERMINAL:
                 self._live.pop(job.id, None)
             else:
