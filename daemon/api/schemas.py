@@ -191,6 +191,9 @@ class StatusView(_View):
     batch_answered: datetime | None = None
     last_tick: datetime | None = None
     tick_seconds: float | None = None
+    #: What the daemon itself costs its machine.
+    memory_mib: float | None = None
+    cpu_seconds: float | None = None
     #: How many jobs are in each state, ended ones left out.
     jobs: dict[JobState, int] = {}
     nodes: dict[NodeState, int] = {}

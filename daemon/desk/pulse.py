@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
+import psutil
+
 from adapters.base import BatchAdapter
 from daemon.api.schemas import StatusView
 from daemon.core.types import Snapshot
@@ -67,6 +69,8 @@ class Pulse:
         snapshot = self._observer.look()
         problems = _problems(snapshot, self._adapter.name, self._observer.batch_trouble)
         nodes = snapshot.cluster.nodes.values() if snapshot.cluster is not None else ()
+        own = psutil.Process()
+        times = own.cpu_times()
         return StatusView(
             summary=self.sentence(),
             healthy=not problems,
@@ -77,6 +81,8 @@ class Pulse:
             batch_answered=snapshot.cluster.taken if snapshot.cluster is not None else None,
             last_tick=self._last_tick,
             tick_seconds=self._tick_seconds,
+            memory_mib=round(own.memory_info().rss / 2**20, 1),
+            cpu_seconds=round(times.user + times.system, 2),
             jobs=dict(Counter(job.state for job in snapshot.jobs)),
             nodes=dict(Counter(node.state for node in nodes)),
             problems=problems,
