@@ -31,6 +31,9 @@ class Watch:
     linger: timedelta = timedelta(seconds=60)
     ours: Selection = lambda _name, _partitions: True
     survey_threads: int = 16
+    #: Engines without jobs are asked only every so many surveys: a thousand idle nodes
+    #: must not keep the daemon busy.
+    idle_every: int = 12
 
 
 class Observer:
@@ -51,6 +54,8 @@ class Observer:
         self._wake = wake
         self._lock = threading.RLock()
         self._records: dict[NodeName, NodeRecord] = {}
+        self._idle_every = watch.idle_every
+        self._surveys = 0
         self._work = Work(self._lock)
         self._notices = Notices(linger=watch.linger, lock=self._lock)
         self._batch = BatchLooks(
@@ -95,10 +100,16 @@ class Observer:
     def survey(self, nodes: Iterable[NodeName] | None = None) -> None:
         """Ask these engines, or those of all nodes that hold a job or could."""
         if nodes is None:
-            cluster = self._batch.cluster
-            known = cluster.nodes if cluster is not None else {}
-            nodes = {*known, *(segment.node for segment in self._placed())}
+            nodes = {segment.node for segment in self._placed()} | self._due()
         self._engines.ask(nodes)
+
+    def _due(self) -> set[NodeName]:
+        """Return the nodes without jobs whose turn it is, and those never asked."""
+        known = set(self._batch.cluster.nodes) if self._batch.cluster is not None else set()
+        self._surveys += 1
+        if self._surveys % self._idle_every == 0:
+            return known
+        return known - self._engines.known()
 
     # -- administrators, canaries and hooks ---------------------------------
 

@@ -95,7 +95,7 @@ class Stage:
             engine=self.engine,
             store=self.store,
             clock=self.clock,
-            watch=Watch(idle_looks=1, survey_threads=2),
+            watch=Watch(idle_looks=1, survey_threads=2, idle_every=1),
             wake=self._awake.set,
         )
         self.observer.open()

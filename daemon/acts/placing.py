@@ -30,6 +30,12 @@ def place(tools: Tools, action: Place) -> None:
     """
     now = tools.clock.now()
     ref = SegmentRef(job=action.job, epoch=action.epoch, node=action.node)
+    try:
+        # As long as nothing was ordered a silent engine is only a node to avoid.
+        tools.engine.survey(action.node)
+    except EngineUnreachableError as exc:
+        tools.observer.distrust(action.node, str(exc), until=now + tools.distrust)
+        return
     segment = Segment(
         job=action.job,
         epoch=action.epoch,

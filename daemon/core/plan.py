@@ -9,6 +9,7 @@ its nodes cannot matter.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from daemon.core.actions import (
     Action,
@@ -54,7 +55,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
             *_wishes(snapshot),
             *_sweeps(snapshot),
             *_probes(snapshot, policy, wanted),
-            *fill(snapshot, policy, wanted),
+            *islice(fill(snapshot, policy, wanted), policy.starts_per_tick),
         )
     )
 

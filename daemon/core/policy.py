@@ -27,6 +27,9 @@ class Policy:
     reserve_memory_mib: int = 512
     #: More jobs than this on one node make an eviction slow.
     max_jobs_per_node: int = 64
+    #: More at once would only wait inside the daemon: an engine needs about a second for
+    #: one, and the next tick is never far.
+    starts_per_tick: int = 256
     #: Faults in a row after which a job is held instead of tried again.
     max_faults: int = 8
     #: The first pause after a fault; it doubles with each further one.

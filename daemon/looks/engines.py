@@ -64,6 +64,11 @@ class EngineLooks:
                 self._asked.add(node)
                 self._pool.submit(self._look, node)
 
+    def known(self) -> set[NodeName]:
+        """Return the nodes whose engines answered last time, and those being asked."""
+        with self._lock:
+            return {node for node, view in self._views.items() if view.reachable} | self._asked
+
     def views(self, started: Mapping[SegmentRef, datetime]) -> dict[NodeName, EngineView]:
         """
         Return all answers.
