@@ -46,6 +46,7 @@ class Saver:
             EngineUnreachableError: it may or may not have happened.
         """
         began = self._clock.monotonic()
+        paused = False
         receipt = self._store.checkpoint_receipt(ref)
         if receipt is None or not receipt.ok:
             # Asked before, for afterwards the engine's own pause is in the way.
@@ -56,7 +57,8 @@ class Saver:
             if not receipt.ok:
                 why = one_line(receipt.error or "no reason given")
                 raise NotSavedError(why, frozen=paused or receipt.found_frozen)
-        return self._committed(ref, receipt, self._clock.monotonic() - began)
+        frozen = paused or receipt.found_frozen
+        return self._committed(ref, receipt, self._clock.monotonic() - began, frozen=frozen)
 
     def _ask(
         self, docker: Docker, container: str, ref: SegmentRef, seconds: float
@@ -97,21 +99,26 @@ class Saver:
             self._clock.wait(_POLL_SECONDS)
         return None
 
-    def _committed(self, ref: SegmentRef, receipt: CheckpointReceipt, seconds: float) -> Committed:
+    def _committed(
+        self, ref: SegmentRef, receipt: CheckpointReceipt, seconds: float, *, frozen: bool
+    ) -> Committed:
         checkpoint = self._store.settled(ref)
         if checkpoint is None:
             words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
             raise EngineUnreachableError(words)
         return Committed(
-            saved=_saved(checkpoint, receipt, seconds), empty=receipt.empty is not None
+            saved=_saved(checkpoint, receipt, seconds, frozen=frozen),
+            empty=receipt.empty is not None,
         )
 
 
-def _saved(checkpoint: Checkpoint, receipt: CheckpointReceipt, seconds: float) -> Saved:
+def _saved(
+    checkpoint: Checkpoint, receipt: CheckpointReceipt, seconds: float, *, frozen: bool
+) -> Saved:
     # The node's clock is another one: only differences of its moments are used, counted
     # back from the answer, which comes right after the cgroup was empty.
     freeze_seconds = 0.0
-    if not receipt.found_frozen and receipt.frozen is not None and receipt.empty is not None:
+    if not frozen and receipt.frozen is not None and receipt.empty is not None:
         freeze_seconds = max(0.0, seconds - (receipt.empty - receipt.frozen))
     return Saved(
         checkpoint=checkpoint,
