@@ -44,7 +44,7 @@ test: setup ## Check everything, on real parts
 	@$(MAKE) --no-print-directory lint
 
 demo: setup ## Show jobs that move out of the way of priority jobs, and prove that nothing is lost
-	@$(run) -m tests.e2e.demo
+	@$(run) -m tests.demo
 
 bench: setup ## Measure checkpoints and resumes beside runc and Docker
 	@$(run) -m tests.benchmarks
