@@ -4,8 +4,13 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.testbed import Bed, missing
+
+# How long an example takes says more about the machine's other work than about the code.
+settings.register_profile("stopgap", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("stopgap")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
