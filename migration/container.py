@@ -1,7 +1,7 @@
 """From an order to the document that creates its container.  Pure: no engine is asked here.
 
-What is forced and why is in docs/architecture.md; most of it keeps a resumed process
-in the surroundings that it was saved in, the rest keeps it out of everybody's way.
+Most of what is forced keeps a resumed process in the surroundings that it was saved in,
+the rest keeps it out of everybody's way.
 """
 
 import re
@@ -58,8 +58,6 @@ class ImageFacts:
     id: str
     env: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
-    #: False when neither the image nor the order names a command.
-    has_command: bool = True
 
 
 def container_name(instance: str, ref: SegmentRef) -> str:

@@ -42,10 +42,8 @@ class EngineFacts:
 
     version: str
     cgroup_driver: str
-    cgroup_version: str
     experimental: bool
     blkio_weight: bool
-    runtimes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +121,8 @@ class Docker:
             facts = self._facts = EngineFacts(
                 version=info.get("ServerVersion", ""),
                 cgroup_driver=info.get("CgroupDriver", "cgroupfs"),
-                cgroup_version=info.get("CgroupVersion", "1"),
                 experimental=bool(info.get("ExperimentalBuild")),
                 blkio_weight="No blkio weight support" not in warnings,
-                runtimes=tuple(sorted(info.get("Runtimes") or ())),
             )
         return facts
 

@@ -26,10 +26,8 @@ IMAGE = ImageFacts(id="sha256:abc")
 ENGINE = EngineFacts(
     version="28.5.2",
     cgroup_driver="cgroupfs",
-    cgroup_version="1",
     experimental=True,
     blkio_weight=True,
-    runtimes=("runc", "stopgap"),
 )
 REF = SegmentRef(job=JobId(7), epoch=Epoch(3), node=NodeName("n1"))
 ORDER = StartOrder(
