@@ -26,6 +26,13 @@ _ENDED_FROM_OUTSIDE = frozenset({137, 143})
 _UNWITNESSED = 255
 
 
+#: What shells and Docker's init say with these codes (docker run(1), "Exit status").
+_EXITS = {
+    126: "exited with 126: the command cannot be run; stopgap logs shows what it said",
+    127: "exited with 127: there is no such command in the image; stopgap logs shows what it said",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """How a segment ended and what follows."""
@@ -66,7 +73,7 @@ def judge(job: Job, view: SegmentView | None, saved: Checkpoint | None) -> Verdi
         outcome=Outcome.FAILED,
         event=Event.FAILED,
         exit_code=view.exit_code,
-        reason=f"exited with {view.exit_code}",
+        reason=_EXITS.get(view.exit_code, f"exited with {view.exit_code}"),
     )
 
 
