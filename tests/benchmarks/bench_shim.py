@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.integration.shim_kit import ShimNode
+from tests.integration.shim.kit import ShimNode
 from tests.testbed import Bed, wait_until
 
 #: Random memory, so that nothing can be left out or made smaller.
@@ -56,9 +56,9 @@ def _compare(bed: Bed, nodes: list[ShimNode], mib: int, rounds: int) -> dict[str
     """Alternate both sides, so that the machine's moods hit them equally."""
     command = ["python3", "-c", PROGRAM.format(mib=mib)]
     samples: dict[str, list[float]] = {}
-    with _bare(bed, nodes[0], command) as bare, _ours(nodes, command) as ours:
+    with bare(bed, nodes[0], command) as plain, _ours(nodes, command) as ours:
         for _ in range(rounds):
-            for name, seconds in {**bare(), **ours()}.items():
+            for name, seconds in {**plain(), **ours()}.items():
                 samples.setdefault(name, []).append(seconds)
     middle = {name: median(found) for name, found in samples.items()}
     return {
@@ -71,9 +71,7 @@ def _compare(bed: Bed, nodes: list[ShimNode], mib: int, rounds: int) -> dict[str
 
 
 @contextmanager
-def _ours(
-    nodes: list[ShimNode], command: list[str]
-) -> Iterator[Callable[[], dict[str, float]]]:
+def _ours(nodes: list[ShimNode], command: list[str]) -> Iterator[Callable[[], dict[str, float]]]:
     job = int(time.time()) % 1_000_000
     epoch = 1
     place = [nodes[0], nodes[1]]
@@ -115,9 +113,7 @@ def _ours(
 
 
 @contextmanager
-def _bare(
-    bed: Bed, node: ShimNode, command: list[str]
-) -> Iterator[Callable[[], dict[str, float]]]:
+def bare(bed: Bed, node: ShimNode, command: list[str]) -> Iterator[Callable[[], dict[str, float]]]:
     """The same process in the same kind of container, by runc alone."""
     home = bed.root / "bare"
     bundle = home / "bundle"
@@ -175,7 +171,7 @@ def _make_bundle(bed: Bed, node: ShimNode, bundle: Path, command: list[str]) -> 
         argv = ["docker", "--host", bed.engines[node.name], "export", container]
         subprocess.run(argv, stdout=sink, check=True)
     with tarfile.open(archive) as source:
-        source.extractall(bundle / "rootfs", filter="fully_trusted")
+        source.extractall(bundle / "rootfs", filter="fully_trusted")  # noqa: S202  our own export
     archive.unlink()
     found = next(bed.layout.node(node.name).glob(f"exec/**/{container}/config.json"))
     config = json.loads(found.read_text())

@@ -1,0 +1,21 @@
+"""Everything that is measured: a table on stderr, one JSON object on stdout."""
+
+import json
+import sys
+
+from tests.benchmarks import bench_move, bench_tick
+
+
+def main() -> None:
+    """Measure moves beside runc and Docker, and ticks by the size of the cluster."""
+    moves = bench_move.run([512, 2048], rounds=3)
+    for line in bench_move.table(moves):
+        print(line, file=sys.stderr)
+    ticks = [bench_tick.measure(*size) for size in bench_tick.SIZES]
+    for tick in ticks:
+        print(tick, file=sys.stderr)
+    print(json.dumps({"moves": moves, "ticks": ticks}))
+
+
+if __name__ == "__main__":
+    main()
