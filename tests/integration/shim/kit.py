@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.testbed import Bed, wait_until
 
-RUNTIME = Path(__file__).parents[2] / "migration" / "runtime"
+RUNTIME = Path(__file__).parents[3] / "migration" / "runtime"
 FREEZER = Path("/sys/fs/cgroup/freezer")
 IMAGE = "stopgap/python:1"
 SITE_KEY = secrets.token_hex(32)
@@ -91,9 +91,7 @@ class ShimNode:
         is_json = answer.getheader("Content-Type", "").startswith("application/json")
         return json.loads(raw) if is_json and raw else raw
 
-    def ticket(
-        self, job: int, epoch: int, generation: int | None = None, **changes: object
-    ) -> str:
+    def ticket(self, job: int, epoch: int, generation: int | None = None, **changes: object) -> str:
         """Sign a ticket with this node's key, some of its fields changed."""
         now = time.time()
         fields: dict[str, object] = {

@@ -1,7 +1,17 @@
 """Programs that know nothing of checkpoints, and how to tell that they noticed nothing."""
 
-from tests.integration.shim_kit import ShimNode
+from pathlib import Path
+
+from tests.integration.shim.kit import ShimNode
 from tests.testbed import wait_until
+
+SLEEP = ["sleep", "1000"]
+
+COUNTING = "import time\nfor n in range(10**9): print(n, flush=True); time.sleep(.01)"
+#: Counts on stdout.
+COUNT = ["python3", "-c", COUNTING]
+#: The same, with memory that takes a moment to write.
+LARGE = ["python3", "-c", "import os\nkeep = os.urandom(192 << 20)\n" + COUNTING]
 
 #: Counts on stdout, on stderr and in two files, and ends as soon as anything that it holds
 #: (a deleted file, a file under another name, a lock, threads, a connection) is not as it was.
@@ -67,3 +77,17 @@ def wait_progress(node: ShimNode, container: str, more: int = 10) -> None:
         20,
         f"progress of {container}: {node.state(container)}",
     )
+
+
+def saved(
+    node: ShimNode, job: int, command: list[str] = COUNT, logs: list[bytes] | None = None
+) -> Path:
+    """Checkpoint a job once, append its log to ``logs``, and return the generation's folder."""
+    container = node.run(job, 1, command)
+    wait_progress(node, container)
+    node.checkpoint(container)
+    node.wait(container)
+    if logs is not None:
+        logs.append(node.logs(container))
+    node.remove(container)
+    return node.checkpoints / str(job) / "1"
