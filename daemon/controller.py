@@ -33,6 +33,8 @@ class Controller:
         self._eyes = eyes
         self._hands = hands
         self._policy = policy
+        #: What the last tick saw.
+        self.seen: Snapshot | None = None
 
     def adopt(self, policy: Policy) -> None:
         """Decide by this policy from the next tick on."""
@@ -40,7 +42,7 @@ class Controller:
 
     def tick(self) -> tuple[Action, ...]:
         """Look, decide, act once; return what was begun."""
-        snapshot = self._eyes.look()
+        snapshot = self.seen = self._eyes.look()
         actions = plan(snapshot, self._policy)
         for action in actions:
             _log.info(

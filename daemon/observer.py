@@ -153,7 +153,7 @@ class Observer:
     def end(self, jobs: Iterable[JobId], node: NodeName | None, looks: Iterable[NodeName]) -> None:
         """Note that it is over: what was seen of these jobs before is worth nothing now."""
         self._work.end(jobs, node)
-        self._engines.ask(looks)
+        self._engines.ask(looks, eager=True)
         self._wake()
 
     @contextmanager
@@ -161,7 +161,7 @@ class Observer:
         """Note that a segment's container is on its way out."""
         with self._work.removing(ref):
             yield
-        self._engines.ask([ref.node])
+        self._engines.ask([ref.node], eager=True)
 
     def at_work(self) -> bool:
         """Tell whether any action or question is under way."""

@@ -241,7 +241,7 @@ class Service:
             _log.exception("tick.fault")
             return
         self._pulse.ticked(self._clock.now(), self._clock.monotonic() - began)
-        systemd.notify("WATCHDOG=1", f"STATUS={self._pulse.sentence()}")
+        systemd.notify("WATCHDOG=1", f"STATUS={self._pulse.sentence(self._controller.seen)}")
 
     def _read_policy(self) -> None:
         try:

@@ -45,22 +45,11 @@ class Pulse:
         self._last_tick = at
         self._tick_seconds = round(seconds, 4)
 
-    @property
-    def ready(self) -> bool:
-        """The batch system has answered and the loop has looked since."""
-        return (
-            self._observer is not None
-            and self._observer.look().cluster is not None
-            and self._last_tick is not None
-        )
-
-    def sentence(self) -> str:
+    def sentence(self, snapshot: Snapshot | None) -> str:
         """Return what systemd and ``stopgap status`` show."""
-        if self._observer is None:
+        if self._observer is None or snapshot is None:
             return "starting"
-        return views.summary(
-            self._observer.look(), self._adapter.name, self._observer.batch_trouble
-        )
+        return views.summary(snapshot, self._adapter.name, self._observer.batch_trouble)
 
     def status(self, evictions: Sequence[EvictionRecord]) -> StatusView:
         """Return everything at once."""
@@ -72,7 +61,7 @@ class Pulse:
         own = psutil.Process()
         times = own.cpu_times()
         return StatusView(
-            summary=self.sentence(),
+            summary=self.sentence(snapshot),
             healthy=not problems,
             version=installed_version(),
             instance=self._instance,

@@ -39,6 +39,8 @@ class EngineLooks:
         self._pool: ThreadPoolExecutor | None = None
         self._views: dict[NodeName, EngineView] = {}
         self._asked: set[NodeName] = set()
+        #: To be asked once more as soon as they have answered.
+        self._again: set[NodeName] = set()
         self._silences: dict[NodeName, datetime] = {}
 
     @property
@@ -55,14 +57,22 @@ class EngineLooks:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def ask(self, nodes: Iterable[NodeName]) -> None:
-        """Ask these engines; those that still owe an answer are left."""
+    def ask(self, nodes: Iterable[NodeName], *, eager: bool = False) -> None:
+        """
+        Ask these engines; those that still owe an answer are left.
+
+        The loop is woken by what has changed, and by any answer to an ``eager`` question.
+        The answer that is owed may be older than such a question: then it is asked again.
+        """
         with self._lock:
             if self._pool is None:
                 return
-            for node in sorted(set(nodes) - self._asked):
-                self._asked.add(node)
-                self._pool.submit(self._look, node)
+            for node in sorted(set(nodes)):
+                if node not in self._asked:
+                    self._asked.add(node)
+                    self._pool.submit(self._look, node, eager=eager)
+                elif eager:
+                    self._again.add(node)
 
     def known(self) -> set[NodeName]:
         """Return the nodes whose engines answered last time, and those being asked."""
@@ -99,7 +109,7 @@ class EngineLooks:
             if node in self._views:
                 self._views[node] = change(self._views[node])
 
-    def _look(self, node: NodeName) -> None:
+    def _look(self, node: NodeName, *, eager: bool) -> None:
         turn = self._work.turn()
         views: tuple[SegmentView, ...] = ()
         trouble = ""
@@ -116,9 +126,14 @@ class EngineLooks:
             after = self._silent(node, trouble) if trouble else self._answered(node, views)
             self._views[node] = after
             self._work.looked(node, turn)
+            news = eager or before is None or _differ(before, after)
+            if node in self._again:
+                self._again.discard(node)
+                self.ask([node], eager=True)
         if before is not None and before.reachable != after.reachable:
             _log.warning("engine.changed", node=node, reachable=after.reachable, reason=trouble)
-        self._wake()
+        if news:
+            self._wake()
 
     def _known(self, node: NodeName) -> EngineView:
         unknown = EngineView(node=node, reachable=False, why="not probed since the start")
@@ -161,3 +176,7 @@ class EngineLooks:
         return replace(
             view, segments=tuple(replace(s, unwitnessed=unwitnessed(s)) for s in view.segments)
         )
+
+
+def _differ(before: EngineView, after: EngineView) -> bool:
+    return (before.reachable, before.segments) != (after.reachable, after.segments)
