@@ -13,7 +13,8 @@ from rich.text import Text
 
 from tests.demo.picture import JobLook, NodeLook, Picture
 
-_LINES = 12
+#: Of events; fewer where the terminal has no room for them.
+_MOST_LINES, _FEWEST_LINES = 12, 3
 _STYLES = {
     "running": "green",
     "completed": "bold green",
@@ -74,12 +75,12 @@ class LiveView:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._events: deque[str] = deque(maxlen=_LINES)
+        self._events: deque[str] = deque(maxlen=_MOST_LINES)
         self._picture: Picture | None = None
         self._speed = ""
-        console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False)
         self._live = Live(
-            console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
 
     def say(self, text: str) -> None:
@@ -101,10 +102,13 @@ class LiveView:
 
     def _draw(self) -> None:
         parts: list[Table | Text] = []
+        taken = 4
         if self._picture is not None:
             names = {job.id: job.name for job in self._picture.jobs}
             parts += [_nodes(self._picture.nodes, names), Text(), _jobs(self._picture.jobs), Text()]
-        parts.append(Text("\n".join(self._events)))
+            taken += 4 + len(self._picture.nodes) + len(self._picture.jobs)
+        room = max(_FEWEST_LINES, self._console.height - taken)
+        parts.append(Text("\n".join(list(self._events)[-room:])))
         if self._speed:
             parts.append(Text(f"\n{self._speed}", style="bold"))
         self._live.update(Group(*parts), refresh=True)
