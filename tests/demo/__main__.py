@@ -12,13 +12,14 @@ from types import FrameType
 from typing import Any
 
 from daemon.api.client import ClientError
+from tests.demo.commands import CommandError
 from tests.demo.driver import EndedTooSoonError
 from tests.demo.scenario import DemoError, Scenario, Size
 from tests.demo.view import View, view
 from tests.testbed import Bed, BedError, PartError, missing
 from tests.testbed.paths import CACHE
 
-_ERRORS = (BedError, ClientError, DemoError, EndedTooSoonError, PartError)
+_ERRORS = (BedError, ClientError, CommandError, DemoError, EndedTooSoonError, PartError)
 _KEPT = CACHE / "demo-log"
 
 

@@ -4,12 +4,12 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from daemon.api.client import Client, Document
 from tests.demo import picture, report
 from tests.demo.catalogue import Program, catalogue, computing
+from tests.demo.commands import answer, running
 from tests.demo.compare import differences
 from tests.demo.driver import next_claims, short_of
 from tests.demo.leftovers import Leftovers
@@ -74,7 +74,7 @@ class Scenario:
         Play it from the start of the daemon to the last comparison.
 
         Raises:
-            BedError: a command failed that must not.
+            BedError, CommandError: a command failed that must not.
             DemoError: something did not come about in time.
             EndedTooSoonError: a program was not long enough for this machine.
         """
@@ -83,10 +83,7 @@ class Scenario:
         self._references.start(programs)
         self._fill(programs)
         self._evict()
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(self._wait_for_jobs)
-            self._watch_until(waiting.done, "the end of all jobs")
-            waiting.result()
+        self._wait_for_jobs()
         self._view.say("all jobs have ended; comparing them with runs that nothing disturbed")
         found = {program.name: self._differences(program) for program in programs}
         return self._conclude(found, leftovers)
@@ -108,14 +105,10 @@ class Scenario:
 
     def _on_all_nodes(self, verb: str) -> list[Document]:
         """Have something done on all nodes side by side; the command takes one after another."""
-
-        def one(node: str) -> Document:
-            argv = ["stopgap", "node", verb, "--json", node]
-            (answer,) = json.loads(self._bed.run(argv, seconds=600).stdout)
-            return dict(answer)
-
-        with ThreadPoolExecutor(len(self._bed.nodes)) as pool:
-            return list(pool.map(one, self._bed.nodes))
+        argv = ("stopgap", "node", verb, "--json")
+        with running([(*argv, node) for node in self._bed.nodes], self._bed.env) as children:
+            answers = [answer(child, seconds=_PATIENCE_SECONDS) for child in children]
+        return [document for text in answers for document in json.loads(text)]
 
     def _fill(self, programs: tuple[Program, ...]) -> None:
         """One node is busy with a priority job: the jobs go to the others."""
@@ -133,8 +126,8 @@ class Scenario:
             argv += ["--mount", mount]
         for name, value in program.env:
             argv += ["--env", f"{name}={value}"]
-        answer = self._bed.run([*argv, "--", *program.argv])
-        number: int = json.loads(answer.stdout)["id"]
+        said = self._bed.run([*argv, "--", *program.argv])
+        number: int = json.loads(said.stdout)["id"]
         return number
 
     # -- while they run -----------------------------------------------------
@@ -162,9 +155,9 @@ class Scenario:
 
     def _wait_for_jobs(self) -> None:
         """What came of them is for the checks to say."""
-        numbers = [str(number) for number in self._ids.values()]
-        argv = ["stopgap", "wait", f"--timeout={_PATIENCE_SECONDS:.0f}", *numbers]
-        self._bed.run(argv, check=False, seconds=_PATIENCE_SECONDS + 60)
+        argv = ["stopgap", "wait", *map(str, self._ids.values())]
+        with running([argv], self._bed.env) as (waiting,):
+            self._watch_until(lambda: waiting.poll() is not None, "the end of all jobs")
 
     def _watch(self) -> None:
         time.sleep(_LOOK_SECONDS)
@@ -200,12 +193,12 @@ class Scenario:
 
     def _log(self, number: int) -> bytes:
         argv = ["stopgap", "logs", str(number)]
-        answer = subprocess.run(
+        done = subprocess.run(
             argv, capture_output=True, env=self._bed.env, timeout=120, check=False
         )
-        if answer.returncode:
-            raise DemoError(f"stopgap logs {number}: {answer.stderr.decode().strip()}")
-        return answer.stdout
+        if done.returncode:
+            raise DemoError(f"stopgap logs {number}: {done.stderr.decode().strip()}")
+        return done.stdout
 
     def _conclude(self, found: dict[str, list[str]], leftovers: Leftovers) -> Report:
         end = time.monotonic() + _SWEEP_SECONDS
