@@ -4,7 +4,9 @@ import hashlib
 import hmac
 import http.server
 import json
+import os
 import queue
+import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +17,9 @@ from typing import Any, Self
 import pytest
 
 from tests.integration.shim.jobs import COUNT, LARGE, assert_gap_free, wait_progress
-from tests.integration.shim.kit import EngineSaidError, ShimNode
+from tests.integration.shim.kit import FREEZER, EngineSaidError, ShimNode
 from tests.testbed import wait_until
+from tests.testbed.processes import command, everybody
 
 pytestmark = pytest.mark.bed
 
@@ -76,6 +79,34 @@ def test_prolog_tells_the_daemon_and_waits_for_the_checkpoint(
     resumed = other.run(job, 2, COUNT, generation=1)
     wait_progress(other, resumed)
     assert_gap_free(one.logs(container) + other.logs(resumed))
+
+
+def test_freeze_of_what_is_dying_keeps_no_container(one: ShimNode, job: int) -> None:
+    """
+    A cgroup that somebody froze while its last process died does not stop the engine's cleaning up.
+    """
+    container = one.run(job, 1, COUNT)
+    wait_progress(one, container)
+    place = FREEZER / one.cgroup_parent(job, 1).lstrip("/") / container / "freezer.state"
+
+    def dead() -> bool:
+        for pid in one.processes(job, 1):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            place.write_text("THAWED")
+            place.write_text("FROZEN")
+        return not one.processes(job, 1)
+
+    wait_until(dead, 10, "the last process to die", every=0.001)
+
+    assert 137 == one.wait(container)
+    one.remove(container)
+    wait_until(lambda: not _shims(container), 10, "the end of the container's own process")
+
+
+def _shims(container: str) -> list[tuple[str, ...]]:
+    return [words for words in map(command, everybody()) if container in words]
 
 
 class _HookServer:
