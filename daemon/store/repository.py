@@ -91,26 +91,27 @@ class Store:
         prepare: Callable[[JobId], None] = lambda _job: None,
     ) -> list[Job]:
         """Enqueue several jobs, all or none."""
-        with self._session() as session:
-            rows = [
-                JobRow(
-                    uid=spec.owner.uid,
-                    name=spec.name,
-                    spec=mapping.spec_to_text(spec),
-                    state=JobState.QUEUED.value,
-                    reason="submitted",
-                    submitted=mapping.stamp(now),
-                )
-                for spec in specs
-            ]
-            session.add_all(rows)
-            session.flush()
-            jobs = [mapping.read_job(row, None) for row in rows]
+        with self._lock:
+            with self._session() as session:
+                rows = [
+                    JobRow(
+                        uid=spec.owner.uid,
+                        name=spec.name,
+                        spec=mapping.spec_to_text(spec),
+                        state=JobState.QUEUED.value,
+                        reason="submitted",
+                        submitted=mapping.stamp(now),
+                    )
+                    for spec in specs
+                ]
+                session.add_all(rows)
+                session.flush()
+                jobs = [mapping.read_job(row, None) for row in rows]
+                for job in jobs:
+                    prepare(job.id)
+                    session.add(_event(job, "submit", now))
             for job in jobs:
-                prepare(job.id)
-                session.add(_event(job, "submit", now))
-        for job in jobs:
-            self._remember(job)
+                self._remember(job)
         return jobs
 
     def live_jobs(self) -> tuple[Job, ...]:
@@ -184,28 +185,31 @@ class Store:
             IllegalTransitionError: the event must not happen; nothing was written.
             StoreError: there is no such job.
         """
-        with self._session() as session:
-            row = session.get(JobRow, change.job)
-            if row is None:
-                raise StoreError(f"there is no job {change.job}")
-            before = self._live.get(change.job) or _read(session, row)
-            previous = _previous(session, before)
-            job = apply(before, change, now=now, policy=self._policy, previous=previous)
-            session.add(mapping.write_job(row, job))
-            if change.struck and before.segment is not None:
-                session.delete(session.get_one(SegmentRow, _key(before.segment)))
-            elif job.segment is not None and job.segment != before.segment:
-                session.merge(mapping.segment_to_row(job.segment))
-            if change.checkpoint is not None:
-                session.merge(mapping.checkpoint_to_row(change.checkpoint))
-            if change.event is not None:
-                session.add(_event(job, change.event.value, now))
-            intent = _begin(session, job, begin, now) if begin is not None else None
-            if finish is not None:
-                _finish(session, finish, now, change.reason)
-            if eviction is not None:
-                session.merge(mapping.eviction_to_row(eviction))
-        self._remember(job)
+        # What is read, what is written and what is remembered are one step: a wish that came in
+        # between would be applied to a job of the past.
+        with self._lock:
+            with self._session() as session:
+                row = session.get(JobRow, change.job)
+                if row is None:
+                    raise StoreError(f"there is no job {change.job}")
+                before = self._live.get(change.job) or _read(session, row)
+                previous = _previous(session, before)
+                job = apply(before, change, now=now, policy=self._policy, previous=previous)
+                session.add(mapping.write_job(row, job))
+                if change.struck and before.segment is not None:
+                    session.delete(session.get_one(SegmentRow, _key(before.segment)))
+                elif job.segment is not None and job.segment != before.segment:
+                    session.merge(mapping.segment_to_row(job.segment))
+                if change.checkpoint is not None:
+                    session.merge(mapping.checkpoint_to_row(change.checkpoint))
+                if change.event is not None:
+                    session.add(_event(job, change.event.value, now))
+                intent = _begin(session, job, begin, now) if begin is not None else None
+                if finish is not None:
+                    _finish(session, finish, now, change.reason)
+                if eviction is not None:
+                    session.merge(mapping.eviction_to_row(eviction))
+            self._remember(job)
         return job, intent
 
     def _remember(self, job: Job) -> None:

@@ -1,5 +1,6 @@
 """What the store remembers, and that nothing is remembered by halves."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from daemon.core.types import (
     Checkpoint,
     Epoch,
     Generation,
+    Job,
     JobId,
     JobSpec,
     JobState,
@@ -289,3 +291,31 @@ def test_a_log_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
 
     spool.put_log(JobId(1), Epoch(1), [b"a", b"b"])
     assert b"ab" == b"".join(spool.log(JobId(1), Epoch(1)))
+
+
+def test_what_two_threads_record_is_both_remembered(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A wish that comes while a job's state changes does not bring the old state back.
+    """
+    job = store.submit(_spec(), now=NOW).id
+    store.record(Change(job=job, event=Event.START, opened=_segment(job, 1, N1)), now=NOW)
+    wish = threading.Thread(
+        target=store.record, args=(Change(job=job, cancel_wanted=True),), kwargs={"now": NOW}
+    )
+    remember = store._remember
+
+    def slowly(changed: Job) -> None:
+        monkeypatch.undo()
+        wish.start()
+        wish.join(0.2)
+        remember(changed)
+
+    monkeypatch.setattr(store, "_remember", slowly)
+    store.record(Change(job=job, event=Event.PLACED), now=NOW)
+    wish.join()
+
+    found = store.job(job)
+    assert found is not None
+    assert (JobState.RUNNING, True) == (found.state, found.cancel_wanted)
