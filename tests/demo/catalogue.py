@@ -31,7 +31,7 @@ def catalogue(*, seconds: float, products: int) -> tuple[Program, ...]:
     """
     Return the programs, sized to run so long when nothing disturbs them.
 
-    The one that does nothing but compute is sized by ``products`` instead, the number of
+    The first does nothing but compute and is sized by ``products`` instead, the number of
     its steps, since its time depends on the machine.
     """
 
@@ -84,7 +84,7 @@ def catalogue(*, seconds: float, products: int) -> tuple[Program, ...]:
     )
 
 
-def computing(products: int) -> Program:
+def computation(products: int) -> Program:
     """Return the program that does nothing but compute, to measure how fast it is here."""
     return catalogue(seconds=1, products=products)[0]
 

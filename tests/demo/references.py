@@ -41,10 +41,9 @@ class References:
         times = [datetime.fromisoformat(f"{line[:26].decode()}+00:00") for line in log.splitlines()]
         return min((b - a).total_seconds() for a, b in itertools.pairwise(times))
 
-    def start(self, programs: tuple[Program, ...]) -> None:
-        """Start a run of each program."""
-        for program in programs:
-            self._start(_name(program), program, _KIND)
+    def start(self, program: Program) -> None:
+        """Start a run of a program."""
+        self._start(_name(program), program, _KIND)
 
     def collect(self, program: Program, *, seconds: float) -> Run:
         """Wait for the end of a run and return what it left; its container goes."""
