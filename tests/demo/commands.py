@@ -45,5 +45,6 @@ def answer(child: subprocess.Popen[str], *, seconds: float) -> str:
     except subprocess.TimeoutExpired as exc:
         raise CommandError(f"{words} took more than {seconds:g} s") from exc
     if child.returncode:
-        raise CommandError(f"{words} exited with {child.returncode}: {complaint.strip()}")
+        said = f"{complaint}{printed}".strip()
+        raise CommandError(f"{words} exited with {child.returncode}: {said}")
     return printed
