@@ -166,7 +166,12 @@ class Engine(Protocol):
         """
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
-        """Return the checkpoint that this segment committed at its end, if there is one."""
+        """
+        Return the checkpoint that this segment committed at its end, if there is one.
+
+        Raises:
+            EngineUnreachableError: the checkpoints cannot be read; there may be one.
+        """
 
     def signal(self, ref: SegmentRef, signal: int) -> None:
         """Send a signal to the segment's first process."""

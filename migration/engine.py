@@ -25,6 +25,7 @@ from migration.base import (
     Census,
     CgroupCensus,
     EngineError,
+    EngineUnreachableError,
     NodeUnfitError,
     Placed,
     Saved,
@@ -94,7 +95,11 @@ class DockerEngine:
         return done.saved
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
-        return self._store.settled(ref)
+        try:
+            return self._store.settled(ref)
+        except OSError as exc:
+            words = f"the checkpoints of job {ref.job} cannot be read: {exc}"
+            raise EngineUnreachableError(words) from exc
 
     def signal(self, ref: SegmentRef, signal: int) -> None:
         self._unless_ended(ref, "kill", signal=signal)
@@ -142,7 +147,10 @@ class DockerEngine:
         return Census(boot_id=life.boot_id, segments=tuple(found))
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
-        self._store.forget(job, keep=keep)
+        try:
+            self._store.forget(job, keep=keep)
+        except OSError as exc:
+            raise EngineError(f"checkpoints of job {job} cannot be deleted: {exc}") from exc
 
     def _name(self, ref: SegmentRef) -> str:
         return container_name(self._site.instance, ref)
@@ -187,6 +195,7 @@ def _view(docker: Docker, listed: dict[str, Any]) -> SegmentView | None:
         epoch=epoch,
         container=str(listed["Id"]),
         phase=phase,
+        image=str(listed.get("ImageID", "")),
         exit_code=code,
         oom_killed=oom_killed,
     )

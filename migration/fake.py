@@ -86,8 +86,8 @@ class FakeEngine:
         with self._call("place", ref.node) as here:
             if ref not in here.segments or not here.segments[ref].listed:
                 here.segments[ref] = self._begin(order, here)
-            digest = order.image_digest or f"sha256:{order.spec.image}"
-            return Placed(container=container_name(ref), image_digest=digest, seconds=0.0)
+            image = here.segments[ref].image
+            return Placed(container=container_name(ref), image_digest=image, seconds=0.0)
 
     def freeze(self, ref: SegmentRef) -> None:
         self._set_frozen("freeze", ref, frozen=True)
@@ -262,7 +262,10 @@ class FakeEngine:
         self._used.add(ref)
         program = self._programs.get(spec.command, Program())
         now = self._clock.monotonic()
-        segment = VirtualSegment(ref=ref, program=program, begun=done, done=done, since=now)
+        image = order.image_digest or f"sha256:{spec.image}"
+        segment = VirtualSegment(
+            ref=ref, program=program, begun=done, done=done, since=now, image=image
+        )
         if program.peak_memory_mib > spec.memory_mib:
             segment.exit_code, segment.oom_killed = 137, True
         return segment

@@ -132,6 +132,7 @@ def read_manifest(folder: Path, site_key: bytes) -> Manifest:
 
     Raises:
         InvalidCheckpointError: it is not there, not ours, or not of this format.
+        OSError: it may be there, but cannot be read now.
     """
     try:
         text = (folder / MANIFEST).read_bytes()
@@ -142,7 +143,7 @@ def read_manifest(folder: Path, site_key: bytes) -> Manifest:
         manifest = Manifest.model_validate_json(envelope.body)
     except FileNotFoundError:
         raise InvalidCheckpointError(f"{folder}: there is no manifest") from None
-    except (OSError, ValidationError) as exc:
+    except ValidationError as exc:
         raise InvalidCheckpointError(f"{folder}: its manifest cannot be read: {exc}") from exc
     if manifest.format != FORMAT:
         raise InvalidCheckpointError(f"{folder}: it is of format {manifest.format}, not {FORMAT}")
@@ -159,7 +160,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
     for name, entry in manifest.files.items():
         try:
             size = (folder / name).lstat().st_size
-        except OSError as exc:
+        except FileNotFoundError as exc:
             raise InvalidCheckpointError(f"{folder}: {name} is missing") from exc
         if size != entry.size:
             raise InvalidCheckpointError(f"{folder}: {name} has {size} bytes, not {entry.size}")
@@ -172,5 +173,5 @@ def read_receipt(path: Path, kind: type[_Receipt]) -> _Receipt | None:
     """Return a receipt, or None when there is none; half a receipt is none."""
     try:
         return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+    except (FileNotFoundError, ValidationError):
         return None

@@ -37,6 +37,7 @@ class VirtualSegment:
     begun: float
     done: float
     since: float
+    image: str
     frozen: bool = False
     exit_code: int | None = None
     oom_killed: bool = False
@@ -69,6 +70,7 @@ class VirtualSegment:
             phase=phase if self.alive else Phase.EXITED,
             exit_code=self.exit_code,
             oom_killed=self.oom_killed,
+            image=self.image,
         )
 
 

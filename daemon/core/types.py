@@ -267,6 +267,8 @@ class SegmentView:
     epoch: Epoch
     container: str
     phase: Phase
+    #: The content digest of what it was made from; empty is not known.
+    image: str = ""
     #: As the engine reports it; 137 is SIGKILL, 143 SIGTERM.  None before the end.
     exit_code: int | None = None
     oom_killed: bool = False

@@ -156,3 +156,16 @@ def test_forget_all_leaves_nothing(tmp_path: Path) -> None:
 
 def _numbers(root: Path) -> set[str]:
     return {path.name for path in (root / "7").iterdir() if path.name.isdecimal()}
+
+
+@pytest.mark.parametrize("name", ["1/manifest.json", "receipts/3.checkpoint.json"])
+def test_what_cannot_be_read_is_not_taken_for_absent(tmp_path: Path, name: str) -> None:
+    """A file system that fails for a moment makes no job start from the beginning."""
+    write_generation(tmp_path, 7, 1, epoch=3)
+    store = store_in(tmp_path)
+    unreadable = store.folder(JOB) / name
+    unreadable.unlink(missing_ok=True)
+    unreadable.mkdir(parents=True)
+
+    with pytest.raises(IsADirectoryError):
+        store.settled(REF)
