@@ -1,4 +1,4 @@
-"""The hands: each action runs in a thread of its node's own pool.
+"""The hands: each action runs in a thread of its node's own pools.
 
 An engine that hangs holds up only its own node.  What an action changes is recorded
 by the action itself, intent first and outcome after.
@@ -46,7 +46,7 @@ class Executor:
         self._tools = tools
         self._prober = prober
         self._lock = threading.Lock()
-        self._pools: dict[NodeName | None, ThreadPoolExecutor] = {}
+        self._pools: dict[tuple[NodeName | None, bool], ThreadPoolExecutor] = {}
         self._closed = False
 
     def perform(self, action: Action) -> None:
@@ -55,12 +55,14 @@ class Executor:
             if self._closed:
                 return
             node = node_of(action)
-            if node not in self._pools:
-                self._pools[node] = ThreadPoolExecutor(
+            # What frees a node must not wait behind what fills it.
+            lane = (node, isinstance(action, Vacate))
+            if lane not in self._pools:
+                self._pools[lane] = ThreadPoolExecutor(
                     _THREADS_PER_NODE, thread_name_prefix=f"act-{node}"
                 )
             self._tools.observer.begin(jobs_of(action), _alone(action))
-            self._pools[node].submit(self._run, action)
+            self._pools[lane].submit(self._run, action)
 
     def close(self) -> None:
         """Finish what is under way and begin nothing more."""
@@ -88,11 +90,14 @@ class Executor:
             self._tools.observer.end(jobs, _alone(action), looks)
 
     def _pause(self, jobs: tuple[JobId, ...]) -> None:
-        for job in jobs:
-            if self._tools.store.job(job) is not None:
-                self._tools.store.record(
-                    Change(job=job, pause=self._tools.retry), now=self._tools.clock.now()
-                )
+        """Leave the jobs alone for a while; where that cannot be written down, by waiting."""
+        try:
+            for job in jobs:
+                if self._tools.store.job(job) is not None:
+                    self._record(Change(job=job, pause=self._tools.retry))
+        except Exception:  # noqa: BLE001  the disk is full, or the like
+            _log.exception("pause.not_recorded", jobs=jobs)
+            self._tools.clock.wait(self._tools.retry.total_seconds())
 
     def _carry_out(self, action: Action) -> None:
         tools = self._tools
@@ -141,7 +146,15 @@ class Executor:
         if job is None or job.segment is None or job.segment.ref != action.ref:
             return
         event = Event.ANSWERED if job.state is JobState.UNREACHABLE else Event.PLACED
-        self._record(Change(job=job.id, event=event, reason=action.reason))
+        self._record(
+            Change(
+                job=job.id,
+                event=event,
+                reason=action.reason,
+                # The answer that would have told was lost.
+                image_digest=job.image_digest or action.view.image or None,
+            )
+        )
 
 
 def _alone(action: Action) -> NodeName | None:

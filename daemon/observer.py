@@ -126,12 +126,15 @@ class Observer:
     def set_drained(self, node: NodeName, *, drained: bool) -> None:
         """Close the node to jobs, or open it again."""
         now = self._clock.now()
-        self._keep(replace(self.record_of(node), drained=now if drained else None))
+        with self._lock:
+            self._keep(replace(self.record_of(node), drained=now if drained else None))
         self._wake()
 
     def probed(self, record: NodeRecord, *, retry_at: datetime | None) -> None:
-        """Take the canary's word about a node."""
-        self._keep(record)
+        """Take the canary's word about a node; meanwhile an administrator may have spoken too."""
+        with self._lock:
+            drained = self.record_of(record.name).drained
+            self._keep(replace(record, drained=drained))
         self._engines.probed(record, retry_at=retry_at)
         self._wake()
 
@@ -143,6 +146,16 @@ class Observer:
         """Take a claim that did not come through the batch system."""
         self._notices.take(claim)
         self._wake()
+
+    def is_free(self, node: NodeName) -> bool:
+        """Tell whether jobs may be placed on the node, by the news since the last look."""
+        with self._lock:
+            return (
+                self._batch.is_idle(node)
+                and self._engines.is_fit(node)
+                and not self._notices.claims(node)
+                and self.record_of(node).drained is None
+            )
 
     # -- who is at work -----------------------------------------------------
 

@@ -166,7 +166,7 @@ class Service:
         stack.callback(executor.close)
         self._controller = Controller(eyes=self._observer, hands=executor, policy=policy)
         self._observer.open()
-        recover(store, clock, self._observer.survey)
+        recover(tools)
         desk = Desk(
             tools=tools,
             config=config,
@@ -209,7 +209,8 @@ class Service:
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGHUP, self._reload)
         scheduler = BackgroundScheduler(timezone=UTC)
-        once = {"max_instances": 1, "coalesce": True}
+        # However late a turn comes it is taken: it only begins to ask.
+        once = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
         seconds = self._config.batch.poll_seconds
         scheduler.add_job(self._observer.ask_batch, "interval", seconds=seconds, **once)
         seconds = self._config.engine.poll_seconds

@@ -109,7 +109,7 @@ class Stage:
         )
         self.executor = Executor(self.tools, self.prober)
         self.controller = Controller(eyes=self.observer, hands=self.executor, policy=self.policy)
-        recover(self.store, self.clock, self.observer.survey)
+        recover(self.tools)
 
     def close(self) -> None:
         """End the daemon as SIGTERM does: containers stay as they are."""

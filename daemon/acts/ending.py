@@ -1,9 +1,10 @@
 """How segments end: the log is kept, the records are closed, nothing is left on the node."""
 
+from datetime import timedelta
+
 import structlog
 
 from daemon.acts.output import OutputError
-from daemon.acts.placing import lost_time
 from daemon.acts.tools import Tools
 from daemon.core.actions import Settle, Stop, Sweep
 from daemon.core.history import Change
@@ -16,13 +17,17 @@ from daemon.core.types import (
     JobId,
     JobState,
     Outcome,
+    Phase,
     SegmentRef,
 )
 from daemon.core.verdict import judge, log_chain
+from daemon.store import IntentId
 from migration.base import EngineError
 
 _log = structlog.get_logger(__name__)
 
+#: The intent of everything that is to be done once a job has ended.
+FINISH = "finish"
 _STOPPED = {Outcome.CANCELLED: Event.CANCELLED, Outcome.TIMED_OUT: Event.TIMED_OUT}
 
 
@@ -40,11 +45,15 @@ def settle(tools: Tools, action: Settle) -> None:
         return
     saved = tools.engine.settled(ref) if job.spec.checkpoint is CheckpointMode.CRIU else None
     verdict = judge(job, action.view, saved)
-    if verdict.outcome not in {Outcome.COMPLETED, Outcome.FAILED}:
+    ends = verdict.outcome in {Outcome.COMPLETED, Outcome.FAILED}
+    if action.view is not None and action.view.phase is Phase.CREATED:
+        # Its start may still be under way in an engine that was too slow to answer.
+        tools.engine.remove(ref)
+    elif not ends:
         tools.engine.kill(ref)
     keep_log(tools, job, ref)
     struck = verdict.fault and job.state in {JobState.STARTING, JobState.RESUMING}
-    job, _ = tools.store.record(
+    job, intent = tools.store.record(
         Change(
             job=ref.job,
             event=verdict.event,
@@ -57,10 +66,11 @@ def settle(tools: Tools, action: Settle) -> None:
             fault=True if verdict.fault else None,
         ),
         now=tools.clock.now(),
+        begin=FINISH if ends else None,
     )
     _log.info("job.settled", job=ref.job, node=ref.node, outcome=verdict.outcome, reason=job.reason)
-    if job.state in TERMINAL:
-        finish(tools, job)
+    if intent is not None:
+        finish(tools, job, intent)
     remove(tools, ref)
 
 
@@ -71,25 +81,28 @@ def stop(tools: Tools, action: Stop) -> None:
         return
     tools.engine.kill(action.ref)
     keep_log(tools, job, action.ref)
-    job, _ = tools.store.record(
+    end(
+        tools,
         Change(
             job=job.id,
             event=_STOPPED[action.outcome],
             outcome=action.outcome,
             reason=action.reason,
         ),
-        now=tools.clock.now(),
     )
-    finish(tools, job)
     remove(tools, action.ref)
 
 
 def drop(tools: Tools, job_id: JobId, reason: str) -> None:
     """End a job that runs nowhere."""
-    job, _ = tools.store.record(
-        Change(job=job_id, event=Event.CANCELLED, reason=reason), now=tools.clock.now()
-    )
-    finish(tools, job)
+    end(tools, Change(job=job_id, event=Event.CANCELLED, reason=reason))
+
+
+def end(tools: Tools, change: Change, *, ticks_off: IntentId | None = None) -> None:
+    """Record the end of a job, and do what follows from it."""
+    job, intent = tools.store.record(change, now=tools.clock.now(), begin=FINISH, finish=ticks_off)
+    if intent is not None:
+        finish(tools, job, intent)
 
 
 def sweep(tools: Tools, action: Sweep) -> None:
@@ -97,24 +110,36 @@ def sweep(tools: Tools, action: Sweep) -> None:
     view = action.view
     ref = SegmentRef(job=view.job, epoch=view.epoch, node=action.node)
     with tools.observer.removing(ref):
-        tools.engine.kill(ref)
-        job = tools.store.job(view.job)
-        if job is not None:
-            keep_log(tools, job, ref)
-        tools.engine.remove(ref)
-
-
-def keep_log(tools: Tools, job: Job, ref: SegmentRef) -> None:
-    """
-    Copy what the segment printed into the job's own files, once.
-
-    When the node is out of reach its container stays there, and a later sweep keeps the log.
-    """
-    if not tools.spool.has_log(job.id, ref.epoch):
+        gone = False
         try:
-            tools.spool.put_log(job.id, ref.epoch, tools.engine.logs(ref))
-        except EngineError as exc:
-            _log.warning("log.not_kept", job=job.id, node=ref.node, reason=str(exc))
+            tools.engine.kill(ref)
+            job = tools.store.job(view.job)
+            if job is None or keep_log(tools, job, ref):
+                tools.engine.remove(ref)
+                gone = True
+        finally:
+            if not gone:
+                # It counts as leaving for a while longer, or the next tick would try again.
+                tools.clock.wait(tools.retry.total_seconds())
+
+
+def keep_log(tools: Tools, job: Job, ref: SegmentRef) -> bool:
+    """
+    Copy what the segment printed into the job's own files, once; tell whether it is there.
+
+    Where that fails the container stays, and a later sweep keeps the log.
+    """
+    if tools.spool.has_log(job.id, ref.epoch):
+        return True
+    try:
+        tools.spool.put_log(job.id, ref.epoch, tools.engine.logs(ref))
+    except (EngineError, OSError) as exc:
+        _log.warning("log.not_kept", job=job.id, node=ref.node, reason=str(exc))
+        return False
+    if job.state in TERMINAL:
+        # The output was written without it.
+        _write_output(tools, job)
+    return True
 
 
 def remove(tools: Tools, ref: SegmentRef) -> None:
@@ -128,8 +153,30 @@ def remove(tools: Tools, ref: SegmentRef) -> None:
         _log.warning("container.not_removed", job=ref.job, node=ref.node, reason=str(exc))
 
 
-def finish(tools: Tools, job: Job) -> None:
-    """Write the submitter's output file and delete what only a live job needs."""
+def finish(tools: Tools, job: Job, intent: IntentId) -> None:
+    """
+    Write the submitter's output file and delete what only a live job needs.
+
+    Whatever comes in between, the next daemon finds the intent and does it again.
+    """
+    _write_output(tools, job)
+    tools.spool.drop_env(job.id)
+    try:
+        tools.engine.forget(job.id)
+    except EngineError as exc:
+        _log.warning("checkpoints.not_removed", job=job.id, reason=str(exc))
+        return
+    tools.store.finish(intent, now=tools.clock.now(), note="")
+
+
+def lost_time(job: Job, outcome: Outcome, tools: Tools) -> timedelta:
+    """Return the progress of the newest segment that is gone with it."""
+    if job.segment is None or outcome is not Outcome.CRASHED:
+        return timedelta()
+    return max(tools.clock.now() - job.segment.started, timedelta())
+
+
+def _write_output(tools: Tools, job: Job) -> None:
     if job.spec.output is not None:
         try:
             tools.output.write(job.spec.output, job.spec.owner, _log_of(tools, job))
@@ -139,11 +186,6 @@ def finish(tools: Tools, job: Job) -> None:
                 Change(job=job.id, reason=f"{job.reason}; output not written: {exc}"),
                 now=tools.clock.now(),
             )
-    tools.spool.drop_env(job.id)
-    try:
-        tools.engine.forget(job.id)
-    except EngineError as exc:
-        _log.warning("checkpoints.not_removed", job=job.id, reason=str(exc))
 
 
 def _log_of(tools: Tools, job: Job) -> list[bytes]:

@@ -1,12 +1,11 @@
 """Getting out of the way: freeze all jobs of a node at once, save them side by side."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 
 import structlog
 
-from daemon.acts.ending import keep_log, remove
-from daemon.acts.placing import lost_time
+from daemon.acts.ending import keep_log, lost_time, remove
 from daemon.acts.tools import Tools
 from daemon.core.actions import Thaw, Vacate
 from daemon.core.history import Change
@@ -27,24 +26,30 @@ from migration.base import EngineError, EngineUnreachableError, NotSavedError, S
 _log = structlog.get_logger(__name__)
 
 _SIGTERM = 15
+#: How it ended decides what follows, and not that its node was wanted just then.
+_ENDED = "it has ended by itself"
 
 
 def vacate(tools: Tools, action: Vacate) -> None:
     """Evict the segments that are still there; return when each is saved, killed or kept."""
-    began = [
-        (ref, intent) for ref in action.refs if (intent := _begin(tools, ref, action)) is not None
-    ]
-    skipped = {ref.job for ref in action.refs} - {ref.job for ref, _ in began}
-    tools.observer.end(skipped, None, ())
-    if not began:
-        return
-    with ThreadPoolExecutor(len(began), thread_name_prefix="evict") as pool:
-        freezes = {ref.job: pool.submit(_freeze, tools, ref, action) for ref, _ in began}
-        frozen = {job: future.result() for job, future in freezes.items()}
-        evictions = [
-            pool.submit(_evict, tools, ref, intent, action, frozen[ref.job])
-            for ref, intent in began
-        ]
+    held = {ref.job for ref in action.refs}
+    evictions: list[Future[None]] = []
+    try:
+        began = [(ref, i) for ref in action.refs if (i := _begin(tools, ref, action)) is not None]
+        skipped = held - {ref.job for ref, _ in began}
+        held -= skipped
+        tools.observer.end(skipped, None, ())
+        if not began:
+            return
+        with ThreadPoolExecutor(len(began), thread_name_prefix="evict") as pool:
+            freezes = {ref.job: pool.submit(_freeze, tools, ref, action) for ref, _ in began}
+            frozen = {job: future.result() for job, future in freezes.items()}
+            for ref, intent in began:
+                # From here on each eviction lets go of its own job.
+                held.discard(ref.job)
+                evictions.append(pool.submit(_evict, tools, ref, intent, action, frozen[ref.job]))
+    finally:
+        tools.observer.end(held, None, ())
     for eviction in evictions:
         eviction.result()
 
@@ -183,6 +188,9 @@ def _kept(tools: Tools, ref: SegmentRef, intent: IntentId, why: str) -> None:
 def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
     """The node must be free now: the job falls back to its last generation."""
     ref = _ref(job)
+    if not _runs(tools, ref):
+        _kept(tools, ref, intent, _ENDED)
+        return
     tools.engine.kill(ref)
     saved = tools.engine.settled(ref)
     change = Change(
@@ -201,6 +209,9 @@ def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
 def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> None:
     """End a job that is not for CRIU: with time to save itself, or at once."""
     ref = _ref(job)
+    if not _runs(tools, ref):
+        _kept(tools, ref, intent, _ENDED)
+        return
     if job.spec.checkpoint is CheckpointMode.SIGNAL:
         tools.engine.signal(ref, _SIGTERM)
         until = min(tools.clock.now() + tools.signal_grace, action.deadline)

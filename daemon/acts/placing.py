@@ -1,14 +1,13 @@
 """Starting and resuming: a job gets its next segment."""
 
-from datetime import timedelta
-
 import structlog
 
+from daemon.acts.ending import end
 from daemon.acts.tools import Tools
 from daemon.core.actions import Place
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
-from daemon.core.types import Job, Outcome, Segment, SegmentRef
+from daemon.core.types import Job, Segment, SegmentRef
 from daemon.store import IntentId
 from migration.base import (
     EngineUnreachableError,
@@ -28,6 +27,9 @@ def place(tools: Tools, action: Place) -> None:
     The epoch is in the store before the order leaves, so that whatever the order leaves
     behind can be told apart from every later segment.
     """
+    if not tools.observer.is_free(action.node):
+        _log.info("place.dropped", job=action.job, node=action.node, reason="it is free no more")
+        return
     now = tools.clock.now()
     ref = SegmentRef(job=action.job, epoch=action.epoch, node=action.node)
     try:
@@ -89,9 +91,8 @@ def _refused(tools: Tools, job: Job, intent: IntentId | None, why: str) -> None:
     if job.started is not None:
         _not_placed(tools, job, intent, why, node_at_fault=False)
         return
-    _record(tools, Change(job=job.id, event=Event.FAILED, reason=why, struck=True), intent)
-    tools.engine.forget(job.id)
-    tools.spool.drop_env(job.id)
+    change = Change(job=job.id, event=Event.FAILED, reason=why, struck=True)
+    end(tools, change, ticks_off=intent)
 
 
 def _not_placed(
@@ -105,10 +106,3 @@ def _not_placed(
     _log.warning("job.not_placed", job=job.id, node=segment and segment.node, reason=why)
     if node_at_fault and segment is not None:
         tools.observer.distrust(segment.node, why, until=tools.clock.now() + tools.distrust)
-
-
-def lost_time(job: Job, outcome: Outcome, tools: Tools) -> timedelta:
-    """Return the progress of the newest segment that is gone with it."""
-    if job.segment is None or outcome is not Outcome.CRASHED:
-        return timedelta()
-    return max(tools.clock.now() - job.segment.started, timedelta())

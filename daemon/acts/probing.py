@@ -47,7 +47,8 @@ def probe(tools: Tools, prober: Prober, node: NodeName) -> None:
             _take(tools, replace(known, probe_why="", probed=tools.clock.now()))
         else:
             keep(tools, node, prober.probe(node), digest)
-    except EngineUnreachableError:
+    except EngineUnreachableError as exc:
+        tools.observer.distrust(node, str(exc), until=tools.clock.now() + tools.distrust)
         raise
     except EngineError as exc:
         _take(tools, replace(known, probe_ok=False, probe_why=str(exc), probe_digest=""))

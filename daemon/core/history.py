@@ -68,7 +68,7 @@ def apply(
         job = replace(job, not_before=now + change.pause)
     return replace(
         job,
-        ended=now if state in TERMINAL else None,
+        ended=(job.ended or now) if state in TERMINAL else None,
         exit_code=change.exit_code if change.exit_code is not None else job.exit_code,
         image_digest=change.image_digest or job.image_digest,
         cancel_wanted=_or(change.cancel_wanted, job.cancel_wanted),

@@ -56,13 +56,10 @@ def _table() -> dict[tuple[JobState, Event], JobState]:
         (S.STARTING, E.PLACED): S.RUNNING,
         (S.RESUMING, E.PLACED): S.RUNNING,
         (S.RUNNING, E.EVICT): S.EVICTING,
-        (S.EVICTING, E.SAVED): S.PARKED,
         (S.EVICTING, E.THAWED): S.RUNNING,
         (S.QUEUED, E.HOLD): S.HELD,
         (S.PARKED, E.HOLD): S.HELD,
         (S.UNREACHABLE, E.ANSWERED): S.RUNNING,
-        # Its node was out of reach while the checkpoint was committed there.
-        (S.UNREACHABLE, E.SAVED): S.PARKED,
     }
     # Whatever became of a segment, its job waits with or without a checkpoint.
     for state in (*PLACED, S.HELD):
@@ -71,6 +68,8 @@ def _table() -> dict[tuple[JobState, Event], JobState]:
     for state in PLACED - {S.UNREACHABLE}:
         table[state, E.SILENT] = S.UNREACHABLE
     for state in PLACED:
+        # A checkpoint may be committed while nobody listens, or at the hand of somebody else.
+        table[state, E.SAVED] = S.PARKED
         table[state, E.COMPLETED] = S.COMPLETED
     for state in set(S) - TERMINAL:
         table[state, E.FAILED] = S.FAILED

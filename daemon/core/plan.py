@@ -51,7 +51,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
         (
             *_settlements(snapshot, policy, wanted),
             *_stops(snapshot),
-            *_vacations(snapshot, wanted),
+            *_vacations(snapshot, policy, wanted),
             *_wishes(snapshot),
             *_sweeps(snapshot),
             *_probes(snapshot, policy, wanted),
@@ -107,15 +107,9 @@ def _settlements(
             if job.state is not JobState.UNREACHABLE and _silent(placed.engine, snapshot, policy):
                 why = placed.engine.why if placed.engine is not None else "never answered"
                 yield LoseTouch(ref=segment.ref, reason=f"{segment.node} does not answer: {why}")
-        elif placed.view is None:
-            yield Settle(ref=segment.ref, view=None, reason="its container is gone")
-        elif placed.view.phase is Phase.EXITED:
-            code = placed.view.exit_code
-            yield Settle(
-                ref=segment.ref, view=placed.view, reason=f"its container ended with {code}"
-            )
-        elif placed.view.phase is Phase.CREATED:
-            yield Settle(ref=segment.ref, view=placed.view, reason="its container never started")
+        elif placed.view is None or placed.view.phase in {Phase.EXITED, Phase.CREATED}:
+            if not _rests(job, snapshot.now):
+                yield Settle(ref=segment.ref, view=placed.view, reason=_over(placed.view))
         elif job.state in {JobState.STARTING, JobState.RESUMING, JobState.UNREACHABLE}:
             yield Adopt(
                 ref=segment.ref, view=placed.view, reason=f"found running on {segment.node}"
@@ -124,12 +118,22 @@ def _settlements(
             yield Thaw(ref=segment.ref, reason=f"nobody wants {segment.node} any more")
 
 
+def _over(view: SegmentView | None) -> str:
+    if view is None:
+        return "its container is gone"
+    if view.phase is Phase.CREATED:
+        return "its container never started"
+    return f"its container ended with {view.exit_code}"
+
+
 def _silent(engine: EngineView | None, snapshot: Snapshot, policy: Policy) -> bool:
     since = engine.silent_since if engine is not None else None
     return since is None or snapshot.now - since >= policy.silence
 
 
-def _vacations(snapshot: Snapshot, wanted: dict[NodeName, Want]) -> Iterator[Action]:
+def _vacations(
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
+) -> Iterator[Action]:
     """One action per node: the first step of every eviction freezes all its jobs at once."""
     live: dict[NodeName, list[Job]] = {}
     for placed in _placed(snapshot):
@@ -151,11 +155,24 @@ def _vacations(snapshot: Snapshot, wanted: dict[NodeName, Want]) -> Iterator[Act
             yield Vacate(
                 node=node,
                 refs=refs,
-                deadline=want.deadline,
+                deadline=_deadline(want, live[node], snapshot, policy),
                 seen=want.since,
                 source=want.source,
                 reason=want.reason,
             )
+
+
+def _deadline(want: Want, jobs: list[Job], snapshot: Snapshot, policy: Policy) -> datetime:
+    """
+    Return when the node must be vacant.
+
+    What was out of our reach until its time was up, or until the daemon woke from a long
+    sleep, is saved all the same if nobody waits for it.
+    """
+    untried = all(job.state is JobState.RUNNING for job in jobs)
+    if want.patient and untried and want.deadline <= snapshot.now:
+        return snapshot.now + policy.vacate
+    return want.deadline
 
 
 def _due(job: Job, want: Want, now: datetime) -> bool:
@@ -181,6 +198,7 @@ def _stops(snapshot: Snapshot) -> Iterator[Stop]:
 
 
 def _rests(job: Job, now: datetime) -> bool:
+    """Tell whether the last try failed a moment ago."""
     return job.not_before is not None and now < job.not_before
 
 

@@ -32,6 +32,8 @@ class Want:
     deadline: datetime
     #: False while it is enough not to fill it.
     now: bool
+    #: Nobody's job waits for it: work is not to be lost for being late.
+    patient: bool
     reason: str
 
 
@@ -87,6 +89,7 @@ def _claimed(claim: Claim, snapshot: Snapshot, policy: Policy) -> Want:
         since=since,
         deadline=claim.deadline or start + policy.vacate,
         now=claim.at - snapshot.now <= policy.ahead,
+        patient=claim.source is ClaimSource.DRAINING,
         reason=f"{claim.source.value}{detail}",
     )
 
@@ -101,6 +104,7 @@ def _want(
         since=since,
         deadline=since + policy.vacate,
         now=True,
+        patient=source is ClaimSource.OPERATOR,
         reason=reason,
     )
 
@@ -117,6 +121,7 @@ def _doubtful(name: NodeName, snapshot: Snapshot, policy: Policy, reason: str) -
         since=since,
         deadline=late + policy.vacate,
         now=snapshot.now >= late,
+        patient=True,
         reason=reason,
     )
 

@@ -74,6 +74,11 @@ class BatchLooks:
         """Return the nodes that were idle in as many looks in a row as the site wants."""
         return frozenset(n for n, looks in self._idle_looks.items() if looks >= self._wanted_looks)
 
+    def is_idle(self, node: NodeName) -> bool:
+        """Tell whether the newest answer calls the node idle."""
+        known = self.cluster.nodes.get(node) if self.cluster is not None else None
+        return known is not None and known.state is NodeState.IDLE
+
     def since(self) -> dict[NodeName, datetime]:
         """Return since when nodes have not been idle."""
         return dict(self._since)

@@ -79,6 +79,11 @@ class EngineLooks:
         with self._lock:
             return {node for node, view in self._views.items() if view.reachable} | self._asked
 
+    def is_fit(self, node: NodeName) -> bool:
+        """Tell whether the engine answered last time and the node can hold jobs."""
+        view = self._views.get(node)
+        return view is not None and view.reachable and view.fit
+
     def views(self, started: Mapping[SegmentRef, datetime]) -> dict[NodeName, EngineView]:
         """
         Return all answers.

@@ -31,6 +31,10 @@ class Notices:
             until = (claim.deadline or claim.at) + self._linger
             self._notices[claim.node] = _Notice(claim, until)
 
+    def claims(self, node: NodeName) -> bool:
+        """Tell whether there is such a claim on the node."""
+        return node in self._notices
+
     def standing(
         self, *, held: AbstractSet[NodeName], cluster: Cluster | None, now: datetime
     ) -> tuple[Claim, ...]:

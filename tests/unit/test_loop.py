@@ -1,22 +1,30 @@
 """The whole loop on fakes: what a job may count on, whatever happens around it."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from daemon.core.actions import Place, Probe, Vacate
+from daemon.acts.output import OutputWriter
+from daemon.core.actions import Place, Probe, Settle, Sweep, Vacate
 from daemon.core.history import Change
 from daemon.core.policy import Policy
 from daemon.core.types import (
     CheckpointMode,
     Claim,
     ClaimSource,
+    Epoch,
+    JobId,
     JobState,
     NodeName,
     Outcome,
+    Owner,
+    Phase,
+    SegmentRef,
+    SegmentView,
 )
 from daemon.desk.following import log_of
 from migration.base import (
@@ -26,7 +34,7 @@ from migration.base import (
     OrderRefusedError,
 )
 from migration.fake import Program
-from tests.stage import Passed, Stage
+from tests.stage import Passed, Stage, await_condition
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 PROGRAMS: dict[tuple[str, ...], Program] = {
@@ -535,3 +543,242 @@ def test_many_claims_lose_nothing(tmp_path: Path) -> None:
 
     assert all(list(range(len(log))) == log for log in logs)
     assert all(stage_log for stage_log in logs)
+
+
+def test_a_store_that_fails_for_a_moment_holds_nothing_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A full disk under the database delays an eviction; the job is not left alone for ever.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    node = stage.node(job)
+    stage.claim(node or "")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.store, "record", full)
+        stage.look()
+    assert stage.state(job) is JobState.RUNNING
+    stage.run(5)
+
+    assert stage.state(job) is JobState.RUNNING
+    assert node != stage.node(job)
+
+
+def test_a_checkpoint_by_another_hand_counts(stage: Stage) -> None:
+    """
+    What was saved while the job counted as running is resumed, and nothing is lost.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    stage.engine.checkpoint(stage.engine.living(job)[0], deadline_seconds=60)
+    stage.run(5)
+
+    assert stage.state(job) is JobState.RUNNING
+    assert timedelta() == stage.job(job).lost
+    assert 2 == len(stage.store.segments(job))
+
+
+@pytest.mark.parametrize("mode", [CheckpointMode.NONE, CheckpointMode.SIGNAL])
+def test_a_job_that_ended_just_before_its_eviction_is_not_run_again(
+    stage: Stage, mode: CheckpointMode
+) -> None:
+    """
+    An end that nobody had seen yet when the node was wanted is still the job's own.
+    """
+    job = stage.submit("short", checkpoint=mode)
+    stage.settle()
+    ref = stage.engine.living(job)[0]
+    stage.clock.wait(31)
+    _vacate(stage, ref, left=timedelta(seconds=60))
+    stage.run(5)
+
+    assert (JobState.COMPLETED, 0) == (stage.state(job), stage.job(job).exit_code)
+    assert 1 == len(stage.store.segments(job))
+
+
+def test_an_eviction_does_not_wait_behind_other_work(stage: Stage) -> None:
+    """
+    However much is under way on a node, what frees it begins at once.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    ref = stage.engine.living(job)[0]
+    go_on = threading.Event()
+
+    def hang(verb: str, _node: NodeName) -> None:
+        if verb == "remove":
+            go_on.wait(20)
+
+    stage.engine.before = hang
+    for number in range(20):
+        view = SegmentView(
+            job=JobId(1000 + number), epoch=Epoch(1), container="x", phase=Phase.EXITED
+        )
+        stage.executor.perform(Sweep(node=ref.node, view=view, reason="left over"))
+    stage.executor.perform(_vacation(stage, ref, left=timedelta(seconds=60)))
+    await_condition(lambda: stage.state(job) is JobState.PARKED)
+    go_on.set()
+    stage.quiet()
+
+
+def test_an_order_that_came_too_late_is_dropped(stage: Stage) -> None:
+    """
+    A node that was claimed after the decision, and before its turn, is not filled.
+    """
+    stage.look()
+    job = stage.submit("count")
+    stage.settle()
+    stage.store.record(Change(job=job, cancel_wanted=True), now=stage.clock.now())
+    stage.settle()
+    late = stage.submit("count")
+    now = stage.clock.now()
+    stage.observer.notice(Claim(node=N1, source=ClaimSource.PROLOG, at=now))
+    stage.executor.perform(
+        Place(job=late, node=N1, epoch=Epoch(1), generation=None, seen=now, reason="it was idle")
+    )
+    stage.quiet()
+
+    assert stage.state(late) is JobState.QUEUED
+    assert not stage.engine.living(late)
+
+
+def test_a_start_that_hangs_is_ended_before_the_job_goes_elsewhere(stage: Stage) -> None:
+    """
+    As long as a container that was never started exists its job is not free to be placed.
+    """
+    job = stage.submit("count")
+    stage.engine.fail("place", EngineUnreachableError("no answer in time"))
+    stage.look()
+    stage.look()
+    assert stage.state(job) is JobState.UNREACHABLE
+    segment = stage.job(job).segment
+    assert segment is not None
+    seen: list[JobState] = []
+
+    def note(verb: str, _node: NodeName) -> None:
+        if verb == "remove":
+            seen.append(stage.state(job))
+
+    stage.engine.before = note
+    view = SegmentView(job=job, epoch=segment.epoch, container="x", phase=Phase.CREATED)
+    stage.executor.perform(Settle(ref=segment.ref, view=view, reason="never started"))
+    stage.quiet()
+
+    assert JobState.UNREACHABLE is seen[0]
+    assert stage.state(job) is JobState.QUEUED
+
+
+def test_an_adopted_job_keeps_to_its_image(stage: Stage) -> None:
+    """
+    The image is pinned although the answer that named it was lost.
+    """
+    stage.engine.fail("place", EngineUnreachableError("the answer was lost"), late=True)
+    job = stage.submit("count")
+    stage.settle()
+
+    assert "sha256:img:1" == stage.job(job).image_digest
+
+
+def test_what_follows_an_end_is_done_by_the_next_daemon(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A daemon that dies right after it wrote an end down leaves no secrets behind for good.
+    """
+    job = stage.submit("count")
+    stage.tools.spool.put_env(job, {"TOKEN": "secret"})
+    stage.settle()
+    stage.claim("n1")
+    stage.claim("n2")
+    stage.settle()
+    stage.store.record(Change(job=job, cancel_wanted=True), now=stage.clock.now())
+
+    def die(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr("daemon.acts.ending.finish", die)
+        stage.look()
+    assert stage.state(job) is JobState.CANCELLED
+    assert stage.engine.generations(job)
+    stage.reopen()
+    stage.settle()
+
+    assert not stage.engine.generations(job)
+    assert {} == stage.tools.spool.env(job)
+    assert () == stage.store.unfinished()
+
+
+def test_a_log_that_could_not_be_kept_at_once_is_kept_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Neither the log nor the submitter's output file lacks what was printed last.
+    """
+    written: list[bytes] = []
+
+    def write(_self: OutputWriter, _path: str, _owner: Owner, chunks: Iterable[bytes]) -> None:
+        written.append(b"".join(chunks))
+
+    monkeypatch.setattr(OutputWriter, "write", write)
+    job = stage.submit("short", output="/out")
+    stage.settle()
+    for _ in range(2):
+        stage.engine.fail("logs", EngineUnreachableError("no answer in time"))
+    stage.run(31)
+    assert stage.state(job) is JobState.COMPLETED
+    stage.run(10)
+
+    assert list(range(30)) == _log(stage, job)
+    assert list(range(30)) == [int(n) for n in written[-1].split()]
+
+
+def test_a_drain_during_a_probe_is_kept(stage: Stage) -> None:
+    """
+    What a canary found does not undo what an administrator said meanwhile.
+    """
+    stage.look()
+    before = stage.observer.record_of(N1)
+    stage.observer.set_drained(N1, drained=True)
+    stage.observer.probed(replace(before, probe_ok=True), retry_at=None)
+
+    assert stage.observer.record_of(N1).drained is not None
+    assert stage.store.nodes()[N1].drained is not None
+
+
+def test_a_daemon_that_slept_too_long_loses_no_work(stage: Stage) -> None:
+    """
+    When all that is known is too old jobs are saved, and not killed for being late.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    stage.batch.cut()
+    stage.clock.wait(3600)
+    stage.settle()
+
+    assert stage.state(job) is JobState.PARKED
+    assert timedelta() == stage.job(job).lost
+
+
+def _vacation(stage: Stage, ref: SegmentRef, *, left: timedelta) -> Vacate:
+    now = stage.clock.now()
+    return Vacate(
+        node=ref.node,
+        refs=(ref,),
+        deadline=now + left,
+        seen=now,
+        source=ClaimSource.ALLOCATED,
+        reason="allocated",
+    )
+
+
+def _vacate(stage: Stage, ref: SegmentRef, *, left: timedelta) -> None:
+    stage.executor.perform(_vacation(stage, ref, left=left))
+    stage.quiet()
