@@ -5,6 +5,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -508,3 +509,66 @@ def test_version_is_read(shim: ModuleType, text: str, expected: str) -> None:
     Every program says it in its own words.
     """
     assert expected == shim.version(text)
+
+
+# -- what others do meanwhile ---------------------------------------------------------------------
+
+
+def test_a_cgroup_that_is_gone_is_not_frozen(shim: ModuleType, tmp_path: Path) -> None:
+    """
+    It may vanish between two looks.
+    """
+    gone = str(tmp_path / "gone")
+
+    assert not shim.is_frozen(gone)
+    assert not shim.told_to_freeze(gone)
+
+
+def test_old_tickets_and_records_are_cleared_once_a_day(
+    shim: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Also while another call deletes a record; what is young stays.
+    """
+    monkeypatch.setattr(shim, "STATE", str(tmp_path))
+    (tmp_path / "tickets").mkdir()
+    old, young, later = (tmp_path / "tickets" / name for name in ("old", "young", "later"))
+    for ticket in (old, young, later):
+        ticket.touch()
+    os.utime(old, (0, 0))
+    values = dict.fromkeys(shim.Record.FIELDS, "0")
+    monkeypatch.setattr(shim, "records", lambda: [shim.Record("gone", **values)])
+    shim.forget_old()
+    os.utime(later, (0, 0))
+    shim.forget_old()
+
+    assert (False, True, True) == (old.exists(), young.exists(), later.exists())
+
+
+def test_a_prolog_ends_although_a_process_does_not(
+    shim: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A process that waits for a disk survives every kill; the batch system is not kept waiting.
+    """
+    conf = shim.Conf("hook_seconds=0\nhook_unreachable_seconds=0\n")
+    monkeypatch.setattr(shim, "segments", lambda _conf: [(1, 1, "/one"), (2, 1, "/two")])
+    monkeypatch.setattr(shim, "processes", lambda _segment: [4242])
+    monkeypatch.setattr(shim, "freeze_segment", lambda *_: None)
+    monkeypatch.setattr(shim, "records", list)
+    killed: list[str] = []
+    monkeypatch.setattr(shim, "kill_all", lambda place, _seconds: killed.append(place) or [4242])
+
+    assert {"processes": 2} == shim.prolog(conf)
+    assert ["/one", "/two"] == killed
+
+
+def test_a_prolog_without_a_key_vacates_by_itself(
+    shim: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Nobody can be told then, and that is no reason to leave jobs running.
+    """
+    monkeypatch.setattr(shim, "HERE", str(tmp_path))
+
+    assert not shim.tell_daemon(shim.Conf("daemon_url=http://127.0.0.1:1\n")).is_set()
