@@ -13,15 +13,18 @@ class Leftovers:
         self._bed = bed
         self._mounts = _mounts(bed.root)
 
-    def containers(self) -> int:
-        """Return how many containers there are on all engines."""
-        return len(self._containers())
+    def containers(self) -> list[str]:
+        """Return all containers on all engines, one line each."""
+        return [
+            f"container {name} on {node}"
+            for node in self._bed.nodes
+            for name in self._bed.docker(node, "ps", "--all", "--format", "{{.Names}}").splitlines()
+        ]
 
-    def find(self) -> list[str]:
-        """Return everything that is left, one line each."""
+    def others(self) -> list[str]:
+        """Return everything else that is left, one line each."""
         bed = self._bed
-        found = [f"container {name}" for name in self._containers()]
-        found += [f"container's process {pid}" for pid in self._shims()]
+        found = [f"container's process {pid}" for pid in self._shims()]
         for node in bed.nodes:
             top = f"{bed.layout.cgroups[0]}/{node}"
             found += [
@@ -33,15 +36,6 @@ class Leftovers:
         found += [f"mount {point}" for point in sorted(_mounts(bed.root) - self._mounts)]
         found += [f"checkpoint {entry}" for entry in sorted(bed.checkpoints.rglob("*"))]
         return found
-
-    def _containers(self) -> list[str]:
-        return [
-            f"{name} on {node}"
-            for node in self._bed.nodes
-            for name in self._bed.docker(
-                node, "ps", "--all", "--no-trunc", "--format", "{{.Names}}"
-            ).splitlines()
-        ]
 
     def _shims(self) -> list[int]:
         """containerd keeps one process beside each container."""

@@ -206,7 +206,10 @@ class Scenario:
 
     def _conclude(self, found: dict[str, list[str]], leftovers: Leftovers) -> Report:
         end = time.monotonic() + _SWEEP_SECONDS
-        while (left := leftovers.find()) and time.monotonic() < end:
+        while True:
+            containers, others = leftovers.containers(), leftovers.others()
+            if not (containers or others) or time.monotonic() > end:
+                break
             time.sleep(_LOOK_SECONDS)
         self._watch()
         jobs, priority = self._last.jobs, self._last.priority
@@ -217,9 +220,9 @@ class Scenario:
             status=status,
             real=self._versions(status["batch_version"]),
             differences=found,
-            containers_left=leftovers.containers(),
+            containers_left=len(containers),
             seconds=time.monotonic() - self._began,
-            faults=report.faults(jobs, priority, left, moves=self._size.moves),
+            faults=report.faults(jobs, priority, [*containers, *others], moves=self._size.moves),
         )
 
     def _versions(self, slurm: str) -> dict[str, str]:
