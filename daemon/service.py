@@ -216,6 +216,7 @@ class Service:
         seconds = self._config.engine.poll_seconds
         scheduler.add_job(self._observer.survey, "interval", seconds=seconds, **once)
         self._observer.ask_batch()
+        self._observer.survey()
         scheduler.start()
         _log.info("daemon.started", instance=self._config.daemon.instance, config=str(self._path))
         try:

@@ -8,7 +8,7 @@ import io
 import tarfile
 import zlib
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from daemon.clock import Clock
 from daemon.core.types import Epoch, Generation, JobId, JobSpec, Mount, NodeName, Owner, SegmentRef
@@ -90,12 +90,14 @@ class Prober:
         """
         began = self._clock.monotonic()
         access = self._access.of(node)
-        access.host.sweep(self._clock.now())
+        # A prolog from now on ends the probe: nobody has said since that the node is free.
+        seen = self._clock.now()
+        access.host.sweep(seen)
         self._import_image(access)
-        figures, reason = self._tried(node, _NOBODY)
+        figures, reason = self._tried(node, _NOBODY, seen)
         other_users = not reason
         if reason:
-            figures, root_reason = self._tried(node, _ROOT)
+            figures, root_reason = self._tried(node, _ROOT, seen)
             reason = root_reason or f"jobs of users other than root cannot be saved: {reason}"
             passed = not root_reason
         else:
@@ -108,16 +110,15 @@ class Prober:
             seconds=self._clock.monotonic() - began,
         )
 
-    def _tried(self, node: NodeName, owner: Owner) -> tuple[tuple[Round, ...], str]:
+    def _tried(self, node: NodeName, owner: Owner, seen: datetime) -> tuple[tuple[Round, ...], str]:
         try:
-            return self._flight(node, owner), ""
+            return self._flight(self._order(node, owner, seen)), ""
         except EngineUnreachableError:
             raise
         except EngineError as exc:
             return (), plain_words(str(exc))
 
-    def _flight(self, node: NodeName, owner: Owner) -> tuple[Round, ...]:
-        order = self._order(node, owner)
+    def _flight(self, order: StartOrder) -> tuple[Round, ...]:
         figures: list[Round] = []
         log = b""
         try:
@@ -127,7 +128,7 @@ class Prober:
                 saved = self._engine.checkpoint(order.ref, deadline_seconds=_DEADLINE_SECONDS)
                 log += b"".join(self._engine.logs(order.ref))
                 self._engine.remove(order.ref)
-                order = self._resumed(order, saved.checkpoint.generation)
+                order = _resumed(order, saved.checkpoint.generation)
                 placed = self._engine.place(order)
                 self._await_lines(order.ref, log)
                 figures.append(
@@ -138,8 +139,7 @@ class Prober:
             self._engine.remove(order.ref)
             self._engine.forget(order.ref.job)
 
-    def _order(self, node: NodeName, owner: Owner) -> StartOrder:
-        now = self._clock.now()
+    def _order(self, node: NodeName, owner: Owner, seen: datetime) -> StartOrder:
         program = f"{at(self._access.nodes.install_dir, node)}/{CANARY}"
         mounts = (
             Mount(source="/usr", target="/usr", read_only=True),
@@ -156,14 +156,10 @@ class Prober:
         ref = SegmentRef(
             job=JobId(FIRST_CANARY + zlib.crc32(node.encode())),
             # Later than all of earlier probes, whose tickets are used up.
-            epoch=Epoch(int(now.timestamp() * 1000)),
+            epoch=Epoch(int(self._clock.now().timestamp() * 1000)),
             node=node,
         )
-        return StartOrder(ref=ref, spec=spec, env={}, image_digest=None, seen=now)
-
-    def _resumed(self, order: StartOrder, generation: Generation) -> StartOrder:
-        ref = replace(order.ref, epoch=Epoch(order.ref.epoch + 1))
-        return replace(order, ref=ref, seen=self._clock.now(), generation=generation)
+        return StartOrder(ref=ref, spec=spec, env={}, image_digest=None, seen=seen)
 
     def _await_lines(self, ref: SegmentRef, before: bytes) -> None:
         """Wait until the segment has printed some lines, and check all that there are."""
@@ -185,6 +181,11 @@ class Prober:
                 raise
             source = {"fromSrc": "-", "repo": IMAGE, "tag": IMAGE_TAG}
             access.docker.call("POST", "/images/create", params=source, content=_image())
+
+
+def _resumed(order: StartOrder, generation: Generation) -> StartOrder:
+    ref = replace(order.ref, epoch=Epoch(order.ref.epoch + 1))
+    return replace(order, ref=ref, generation=generation)
 
 
 def check_song(log: bytes) -> None:

@@ -44,6 +44,8 @@ class FakeProber:
 
     reports: dict[NodeName, Passed] = field(default_factory=dict)
     canaries: list[NodeName] = field(default_factory=list)
+    #: Happens while a canary runs.
+    meanwhile: Callable[[NodeName], None] = lambda _node: None
 
     def fingerprint(self, node: NodeName) -> Fingerprint:
         return Fingerprint(
@@ -58,6 +60,7 @@ class FakeProber:
 
     def probe(self, node: NodeName) -> Passed:
         self.canaries.append(node)
+        self.meanwhile(node)
         return self.reports.get(node, Passed())
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import structlog
 
 from daemon.acts.tools import Tools
-from daemon.core.types import NodeName
+from daemon.core.types import NodeName, NodeState
 from daemon.store import NodeRecord
 from migration.base import EngineError, EngineUnreachableError, Fingerprint
 
@@ -55,7 +55,17 @@ def probe(tools: Tools, prober: Prober, node: NodeName) -> None:
 
 
 def keep(tools: Tools, node: NodeName, canary: Canary, digest: str) -> None:
-    """Remember what a canary found on a node of this fingerprint."""
+    """
+    Remember what a canary found on a node of this fingerprint.
+
+    One that had to give way to a priority job has found nothing: another is sent when the
+    node is free again.
+    """
+    if not canary.passed and _is_claimed(tools, node):
+        _log.info("probe.interrupted", node=node, reason=canary.reason)
+        why = f"claimed during its probe: {canary.reason}"
+        tools.observer.distrust(node, why, until=tools.clock.now())
+        return
     _take(
         tools,
         replace(
@@ -67,6 +77,13 @@ def keep(tools: Tools, node: NodeName, canary: Canary, digest: str) -> None:
             other_users=canary.other_users,
         ),
     )
+
+
+def _is_claimed(tools: Tools, node: NodeName) -> bool:
+    snapshot = tools.observer.look()
+    known = snapshot.cluster.nodes.get(node) if snapshot.cluster is not None else None
+    busy = known is not None and known.state is not NodeState.IDLE
+    return busy or any(claim.node == node for claim in snapshot.claims)
 
 
 def _take(tools: Tools, record: NodeRecord) -> None:

@@ -105,7 +105,7 @@ def _settlements(
             continue
         if not placed.answered:
             if job.state is not JobState.UNREACHABLE and _silent(placed.engine, snapshot, policy):
-                why = placed.engine.why if placed.engine is not None else "never answered"
+                why = placed.engine.why if placed.engine is not None else ""
                 yield LoseTouch(ref=segment.ref, reason=f"{segment.node} does not answer: {why}")
         elif placed.view is None or placed.view.phase in {Phase.EXITED, Phase.CREATED}:
             if not _rests(job, snapshot.now):
@@ -127,7 +127,10 @@ def _over(view: SegmentView | None) -> str:
 
 
 def _silent(engine: EngineView | None, snapshot: Snapshot, policy: Policy) -> bool:
-    since = engine.silent_since if engine is not None else None
+    if engine is None:
+        # It is being asked for the first time, and will answer or not.
+        return False
+    since = engine.silent_since
     return since is None or snapshot.now - since >= policy.silence
 
 

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from daemon.core.types import Claim, Cluster, NodeName, NodeState
+from daemon.core.types import Claim, ClaimSource, Cluster, NodeName
 
 #: A batch system needs a moment until its own answer shows what a prolog was called for.
 _SURELY_NEWER = timedelta(seconds=2)
@@ -41,8 +41,9 @@ class Notices:
         """
         Return the claims that stand; those that have done their work are dropped.
 
-        A claim stands while jobs are on its node.  Then the batch system's own word counts,
-        as soon as there is one that is surely newer; without one the claim lingers.
+        A claim stands while jobs are on its node.  Then that of a prolog gives way to the
+        batch system's own word, as soon as there is one that is surely newer; any other, and
+        one without such a word, lingers.
         """
         self._notices = {
             node: notice
@@ -53,7 +54,10 @@ class Notices:
 
 
 def _taken_over(claim: Claim, cluster: Cluster | None) -> bool:
-    if cluster is None or cluster.taken <= claim.at + _SURELY_NEWER:
-        return False
-    node = cluster.nodes.get(claim.node)
-    return node is not None and node.state is not NodeState.IDLE
+    """A prolog runs after its job got the node, so a newer answer shows that job, or its end."""
+    return (
+        claim.source is ClaimSource.PROLOG
+        and cluster is not None
+        and cluster.taken > claim.at + _SURELY_NEWER
+        and claim.node in cluster.nodes
+    )

@@ -385,6 +385,18 @@ def test_another_daemon_takes_over(stage: Stage, moment: str) -> None:
     assert list(range(len(log))) == log
 
 
+def test_a_new_daemon_asks_before_it_judges(stage: Stage) -> None:
+    """
+    An engine that has not been asked yet is not a silent one.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.reopen()
+
+    assert () == stage.controller.tick()
+    assert stage.state(job) is JobState.RUNNING
+
+
 @pytest.mark.parametrize("state", ["queued", "running", "parked", "held"])
 def test_cancel_ends_a_job_in_every_state(stage: Stage, state: str) -> None:
     """
@@ -482,6 +494,63 @@ def test_a_node_that_fails_its_canary_gets_no_job(stage: Stage) -> None:
     assert {None, "n2"} == {stage.node(job) for job in jobs}
     assert "criu is missing" == stage.observer.look().engines[N1].why
     assert 1 == stage.prober.canaries.count(N1)
+
+
+def test_a_short_priority_job_does_not_keep_a_node_closed(stage: Stage) -> None:
+    """
+    A prolog's claim ends with its job, although the hook had asked for a minute.
+    """
+    stage.observer.set_drained(N2, drained=True)
+    now = stage.clock.now()
+    until = now + timedelta(seconds=54)
+    stage.observer.notice(Claim(node=N1, source=ClaimSource.PROLOG, at=now, deadline=until))
+    job = stage.submit("count")
+    stage.run(2)
+    assert JobState.QUEUED is stage.state(job)
+
+    stage.run(4)
+    stage.settle()
+    assert JobState.RUNNING is stage.state(job)
+
+
+def test_an_administrators_claim_outlives_a_priority_job(stage: Stage) -> None:
+    """
+    A node that was vacated by hand stays empty for the time asked, whatever ran there meanwhile.
+    """
+    stage.observer.set_drained(N2, drained=True)
+    now = stage.clock.now()
+    until = now + timedelta(seconds=60)
+    stage.observer.notice(Claim(node=N1, source=ClaimSource.OPERATOR, at=now, deadline=until))
+    stage.claim("n1", seconds=10)
+    job = stage.submit("count")
+    stage.run(30)
+    assert JobState.QUEUED is stage.state(job)
+
+    stage.run(100)
+    assert JobState.RUNNING is stage.state(job)
+
+
+def test_a_canary_that_had_to_give_way_says_nothing(stage: Stage) -> None:
+    """
+    A node that was claimed during its probe is probed again as soon as it is free.
+    """
+
+    def claimed(node: NodeName) -> None:
+        stage.prober.meanwhile = lambda _node: stage.prober.reports.clear()
+        stage.prober.reports[node] = Passed(passed=False, reason="a prolog has claimed this node")
+        now = stage.clock.now()
+        until = now + timedelta(seconds=1)
+        stage.observer.notice(Claim(node=node, source=ClaimSource.OPERATOR, at=now, deadline=until))
+
+    stage.observer.set_drained(N2, drained=True)
+    stage.prober.meanwhile = claimed
+    job = stage.submit("count")
+    stage.settle()
+    assert JobState.QUEUED is stage.state(job)
+
+    stage.run(90)
+    assert "n1" == stage.node(job)
+    assert 2 == stage.prober.canaries.count(N1)
 
 
 def test_a_canary_is_not_run_again_after_a_restart(stage: Stage) -> None:
