@@ -20,12 +20,3 @@ def notify(*lines: str) -> None:
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
     ):
         sock.sendto(message.encode(), address)
-
-
-def watchdog_seconds() -> float | None:
-    """Return how often WATCHDOG=1 is due, half of what systemd waits; None is never."""
-    text = os.environ.get("WATCHDOG_USEC", "")
-    meant = os.environ.get("WATCHDOG_PID", "")
-    if not text.isdigit() or int(text) == 0 or (meant and meant != str(os.getpid())):
-        return None
-    return int(text) / 2_000_000

@@ -48,7 +48,6 @@ from daemon.desk.pulse import Pulse
 from daemon.store import Store
 from migration.base import EngineError, Fingerprint
 
-_WAITING = frozenset({JobState.QUEUED, JobState.PARKED, JobState.HELD})
 _ENDED_SHOWN = 1000
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from daemon.acts.ending import log_epochs
 from daemon.acts.tools import Tools
 from daemon.core.types import PLACED, TERMINAL, Epoch, Job, JobId, SegmentRef
-from daemon.store.spool import Spool
 from migration.base import Engine, EngineError
 
 #: A reader that went away is noticed when something is sent to it.
@@ -49,7 +48,7 @@ def _rest(tools: Tools, job: Job, epoch: Epoch, sent: dict[Epoch, int]) -> Itera
     kept = tools.spool.has_log(job.id, epoch)
     ref = _live(job, epoch)
     if kept:
-        source = _kept(tools.spool, job.id, epoch)
+        source = tools.spool.log(job.id, epoch)
     elif ref is not None:
         source = _pump(tools.engine, ref, lambda: _is_live(tools, ref))
     else:
@@ -61,10 +60,6 @@ def _rest(tools: Tools, job: Job, epoch: Epoch, sent: dict[Epoch, int]) -> Itera
         sent[epoch] = sent.get(epoch, 0) + len(fresh)
         if fresh or not chunk:
             yield fresh
-
-
-def _kept(spool: Spool, job: JobId, epoch: Epoch) -> Iterator[bytes]:
-    return spool.log(job, epoch)
 
 
 def _live(job: Job, epoch: Epoch) -> SegmentRef | None:

@@ -18,22 +18,22 @@ class _Notice:
 
 
 class Notices:
-    """The newest such claim on each node."""
+    """The newest such claim of each source on each node."""
 
     def __init__(self, *, linger: timedelta, lock: threading.RLock) -> None:
         self._linger = linger
         self._lock = lock
-        self._notices: dict[NodeName, _Notice] = {}
+        self._notices: dict[tuple[NodeName, ClaimSource], _Notice] = {}
 
     def take(self, claim: Claim) -> None:
         """Remember a claim."""
         with self._lock:
             until = (claim.deadline or claim.at) + self._linger
-            self._notices[claim.node] = _Notice(claim, until)
+            self._notices[claim.node, claim.source] = _Notice(claim, until)
 
     def claims(self, node: NodeName) -> bool:
         """Tell whether there is such a claim on the node."""
-        return node in self._notices
+        return any(claimed == node for claimed, _ in self._notices)
 
     def standing(
         self, *, held: AbstractSet[NodeName], cluster: Cluster | None, now: datetime
@@ -46,9 +46,10 @@ class Notices:
         one without such a word, lingers.
         """
         self._notices = {
-            node: notice
-            for node, notice in self._notices.items()
-            if node in held or not (_taken_over(notice.claim, cluster) or now > notice.until)
+            key: notice
+            for key, notice in self._notices.items()
+            if notice.claim.node in held
+            or not (_taken_over(notice.claim, cluster) or now > notice.until)
         }
         return tuple(notice.claim for _, notice in sorted(self._notices.items()))
 

@@ -128,11 +128,6 @@ class SharedStore:
             if generation < keep or (generation > keep and unfinished):
                 _delete(folder)
 
-    def free_bytes(self) -> int:
-        """Return what the file system of the checkpoints can still take."""
-        about = os.statvfs(self._root)
-        return about.f_bavail * about.f_frsize
-
     def _numbers(self, job: JobId) -> list[Generation]:
         try:
             found = [entry.name for entry in self.folder(job).iterdir()]

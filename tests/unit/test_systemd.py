@@ -58,27 +58,6 @@ def test_without_a_manager_nothing_happens(
     systemd.notify("READY=1")
 
 
-@pytest.mark.parametrize(
-    ("usec", "pid", "seconds"),
-    [
-        ("120000000", "", 60.0),
-        ("120000000", "me", 60.0),
-        ("120000000", "1", None),
-        ("0", "", None),
-        ("", "", None),
-        ("soon", "", None),
-    ],
-)
-def test_the_watchdog_is_fed_twice_per_period(
-    monkeypatch: pytest.MonkeyPatch, usec: str, pid: str, seconds: float | None
-) -> None:
-    """And only when it is meant for this process."""
-    monkeypatch.setenv("WATCHDOG_USEC", usec)
-    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()) if pid == "me" else pid)
-
-    assert seconds == systemd.watchdog_seconds()
-
-
 @needs_analyze
 def test_the_unit_is_valid(tmp_path: Path) -> None:
     """systemd has nothing to say about it, whatever is installed where."""
