@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,7 +116,7 @@ def _ours(nodes: list[ShimNode], command: list[str]) -> Iterator[Callable[[], di
 @contextmanager
 def bare(bed: Bed, node: ShimNode, command: list[str]) -> Iterator[Callable[[], dict[str, float]]]:
     """The same process in the same kind of container, by runc alone."""
-    home = bed.root / "bare"
+    home = Path(tempfile.mkdtemp(prefix="bare-", dir=bed.root))
     bundle = home / "bundle"
     _make_bundle(bed, node, bundle, command)
     runc = ["runc", "--root", str(home / "root")]
@@ -157,7 +158,10 @@ def bare(bed: Bed, node: ShimNode, command: list[str]) -> Iterator[Callable[[], 
     pipes = os.pipe()
     yield once
     subprocess.run([*runc, "delete", "--force", "bare"], check=True, env=bed.env)
-    process.wait()
+    process.communicate()
+    os.close(pipes[0])
+    os.close(pipes[1])
+    shutil.rmtree(home)
 
 
 def _make_bundle(bed: Bed, node: ShimNode, bundle: Path, command: list[str]) -> None:

@@ -204,10 +204,10 @@ def test_signed_document_is_read_back_and_a_changed_one_is_not(
 
 def test_file_appears_whole(shim: ModuleType, tmp_path: Path) -> None:
     """
-    A durable write leaves the file and nothing else.
+    A write leaves the file and nothing else.
     """
-    shim.write_durably(str(tmp_path / "x"), "one")
-    shim.write_durably(str(tmp_path / "x"), "two")
+    shim.write_whole(str(tmp_path / "x"), "one")
+    shim.write_whole(str(tmp_path / "x"), "two", durably=True)
 
     assert ["x"] == [path.name for path in tmp_path.iterdir()]
     assert "two" == (tmp_path / "x").read_text()
@@ -219,6 +219,7 @@ def test_file_appears_whole(shim: ModuleType, tmp_path: Path) -> None:
 def _ticket(**changes: Any) -> dict[str, Any]:
     return {
         "v": 1,
+        "roots": ["/data"],
         "instance": "i",
         "node": "n1",
         "job": 7,
@@ -248,6 +249,27 @@ def test_daemons_ticket_is_read(shim: ModuleType) -> None:
     """
     fields = {name: value for name, value in _ticket().items() if name != "v"}
     assert _ticket() == shim.read_ticket(sign(Ticket(**fields), KEY), KEY)
+
+
+def test_mounts_lead_where_the_ticket_allows(shim: ModuleType, tmp_path: Path) -> None:
+    """
+    Links are followed before the mount is made, and one that leads astray is refused.
+    """
+    inside, outside = tmp_path / "shared", tmp_path / "secret"
+    (inside / "data").mkdir(parents=True)
+    outside.mkdir()
+    (inside / "link").symlink_to("data")
+    (inside / "trap").symlink_to(outside)
+
+    def mounted(source: Path) -> str:
+        mount = {"type": "bind", "source": str(source), "destination": "/d"}
+        shim.resolve_mounts({"mounts": [mount]}, [str(inside)])
+        return mount["source"]
+
+    assert str(inside / "data") == mounted(inside / "link")
+    for source in (inside / "trap", inside / ".." / "secret", outside, tmp_path / "sharedx"):
+        with pytest.raises(shim.Failure, match="no job may mount"):
+            mounted(source)
 
 
 @pytest.mark.parametrize(

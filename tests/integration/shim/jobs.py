@@ -1,9 +1,11 @@
 """Programs that know nothing of checkpoints, and how to tell that they noticed nothing."""
 
+import subprocess
 from pathlib import Path
 
-from tests.integration.shim.kit import ShimNode
+from tests.integration.shim.kit import FREEZER, ShimNode
 from tests.testbed import wait_until
+from tests.testbed.waiting import TookTooLongError
 
 SLEEP = ["sleep", "1000"]
 
@@ -70,13 +72,30 @@ def assert_gap_free(text: bytes) -> None:
 
 
 def wait_progress(node: ShimNode, container: str, more: int = 10) -> None:
-    """Wait until a job has counted further."""
+    """
+    Wait until a job has counted further.
+
+    Raises:
+        TookTooLongError: with what its tasks are waiting for.
+    """
     before = len(node.logs(container).splitlines())
-    wait_until(
-        lambda: len(node.logs(container).splitlines()) >= before + more,
-        20,
-        f"progress of {container}: {node.state(container)}",
-    )
+    try:
+        wait_until(lambda: len(node.logs(container).splitlines()) >= before + more, 20, "progress")
+    except TookTooLongError as error:
+        raise TookTooLongError(f"{error}: {before=} {_described(node, container)}") from error
+
+
+def _described(node: ShimNode, container: str) -> str:
+    found = [str(node.state(container)), node.logs(container, "stderr")[-300:].decode()]
+    for place in FREEZER.glob(f"stopgap/{node.instance}/{node.name}/*/{container}"):
+        found.append((place / "freezer.state").read_text())
+        for pid in (place / "cgroup.procs").read_text().split():
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                state = (task / "stat").read_text().split()[2]
+                found.append(f"{task.name} {state} {(task / 'wchan').read_text()}")
+            argv = ["nsenter", f"--net=/proc/{pid}/ns/net", "ss", "-tnoei"]
+            found.append(subprocess.run(argv, capture_output=True, text=True, check=False).stdout)
+    return "\n".join(found)
 
 
 def saved(

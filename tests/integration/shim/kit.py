@@ -96,6 +96,7 @@ class ShimNode:
         now = time.time()
         fields: dict[str, object] = {
             "v": 1,
+            "roots": ["/"],
             "instance": self.instance,
             "node": self.name,
             "job": job,
