@@ -141,7 +141,7 @@ class Service:
         stack.callback(store.close)
         adapter = registry.create(wiring.batch_settings(config), clock)
         self._pulse = Pulse(instance=config.daemon.instance, adapter=adapter)
-        site = Site(instance=config.daemon.instance)
+        site = Site(instance=config.daemon.instance, mounts=config.jobs.mounts)
         access = Access(wiring.engine_settings(config), wiring.node_settings(config), site.instance)
         stack.callback(access.close)
         shared = SharedStore(config.checkpoints.root, site.instance, keys.site)

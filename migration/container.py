@@ -107,6 +107,7 @@ def make_ticket(order: StartOrder, site: Site, keys: Keys) -> str:
         seen=order.seen.timestamp(),
         expires=(order.seen + timedelta(seconds=site.ticket_seconds)).timestamp(),
         nonce=keys.nonce(NodeName(ref.node), ref.job, ref.epoch),
+        roots=site.mounts,
     )
     return sign(ticket, keys.node(ref.node))
 

@@ -79,7 +79,9 @@ class Prober:
     ) -> None:
         self._access = access
         self._clock = clock
-        self._engine = DockerEngine(access, site, keys, store, clock)
+        # The canary runs on the node's own programs.
+        whole = replace(site, mounts=("/",))
+        self._engine = DockerEngine(access, whole, keys, store, clock)
 
     def probe(self, node: NodeName) -> Probe:
         """

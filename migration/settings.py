@@ -49,6 +49,8 @@ class Site:
     """What is the same in every container of this installation."""
 
     instance: str
+    #: Directories that jobs may mount, with everything below.
+    mounts: tuple[str, ...] = ()
     #: Fixed per job: a resumed process keeps the name that it was started with.
     hostname: str = "job-{job}"
     #: For each core of a job; the kernel's smallest, so that anybody else goes first.

@@ -44,6 +44,8 @@ class Ticket:
     seen: float
     expires: float
     nonce: str
+    #: Directories into which the container's bind mounts may lead.
+    roots: tuple[str, ...] = ()
 
 
 class Keys:
@@ -121,7 +123,7 @@ def read(text: str, key: bytes) -> Ticket:
     try:
         document = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         version = document.pop("v")
-        ticket = Ticket(**document)
+        ticket = Ticket(**(document | {"roots": tuple(document["roots"])}))
     except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as exc:
         raise ForgedError(f"the ticket cannot be read: {exc}") from exc
     if version != _VERSION:

@@ -15,6 +15,8 @@ from migration.docker import EngineSaidError
 from migration.manifest import ResumeReceipt
 
 #: The shim's reasons that are about the node and not about the generation.
+#: The shim's reason that is about what the submitter mounts.
+_ASTRAY = "which no job may mount"
 _SHIM_NODE_REASONS = ("a prolog has claimed", "cancelled:", "the ticket", "No space left")
 
 
@@ -52,6 +54,8 @@ def refused_start(
 ) -> EngineError:
     """Sort an error of ``start``, with what the shim wrote down about a resume."""
     words = _last_words(said.words)
+    if order.generation is None and _ASTRAY in words:
+        return OrderRefusedError(words)
     if order.generation is not None and receipt is not None and not receipt.ok:
         why = receipt.why
         if not any(reason in why for reason in _SHIM_NODE_REASONS):

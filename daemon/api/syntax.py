@@ -33,7 +33,15 @@ _MAX_VARIABLES = 512
 _MAX_ENVIRONMENT_BYTES = 128 * 1024
 
 #: The runtime mounts its own file systems here, and nothing may lie over or under them.
-_RUNTIME_PLACES = ("/dev", "/proc", "/sys")
+_RUNTIME_PLACES = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/etc/hosts",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+    "/sbin/docker-init",
+)
 
 
 def job_name(text: str) -> str:
