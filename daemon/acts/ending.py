@@ -197,4 +197,8 @@ def _log_of(tools: Tools, job: Job) -> list[bytes]:
 
 def log_epochs(tools: Tools, job: JobId) -> tuple[Epoch, ...]:
     """Return the segments whose output is the job's log, in order."""
-    return log_chain(tools.store.segments(job), tools.store.checkpoints(job))
+    known = tools.store.job(job)
+    if known is None:
+        return ()
+    mode = known.spec.checkpoint
+    return log_chain(mode, tools.store.segments(job), tools.store.checkpoints(job))

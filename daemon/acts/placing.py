@@ -66,7 +66,8 @@ def place(tools: Tools, action: Place) -> None:
     except (NodeUnfitError, NotResumableError) as exc:
         _not_placed(tools, job, intent, str(exc), node_at_fault=isinstance(exc, NodeUnfitError))
     except EngineUnreachableError as exc:
-        _record(tools, Change(job=job.id, event=Event.SILENT, reason=str(exc)), intent)
+        # It may or may not have begun: its node will tell, until then the state stays.
+        _record(tools, Change(job=job.id, reason=str(exc)), intent)
     else:
         change = Change(
             job=job.id,

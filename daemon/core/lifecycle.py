@@ -65,7 +65,7 @@ def _table() -> dict[tuple[JobState, Event], JobState]:
     for state in (*PLACED, S.HELD):
         table[state, E.PARK] = S.PARKED
         table[state, E.REQUEUE] = S.QUEUED
-    for state in PLACED - {S.UNREACHABLE}:
+    for state in (S.RUNNING, S.EVICTING):
         table[state, E.SILENT] = S.UNREACHABLE
     for state in PLACED:
         # A checkpoint may be committed while nobody listens, or at the hand of somebody else.

@@ -104,7 +104,9 @@ def _settlements(
         if segment is None:
             continue
         if not placed.answered:
-            if job.state is not JobState.UNREACHABLE and _silent(placed.engine, snapshot, policy):
+            # One that may not even have begun stays what it is until its node answers.
+            lives = job.state in {JobState.RUNNING, JobState.EVICTING}
+            if lives and _silent(placed.engine, snapshot, policy):
                 why = placed.engine.why if placed.engine is not None else ""
                 yield LoseTouch(ref=segment.ref, reason=f"{segment.node} does not answer: {why}")
         elif placed.view is None or placed.view.phase in {Phase.EXITED, Phase.CREATED}:

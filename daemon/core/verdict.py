@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import (
     Checkpoint,
+    CheckpointMode,
     Epoch,
     Generation,
     Job,
@@ -83,15 +84,20 @@ def _crash(job: Job, what: str) -> Verdict:
     return Verdict(outcome=Outcome.CRASHED, event=waiting_event(job), reason=what, fault=True)
 
 
-def log_chain(segments: Iterable[Segment], checkpoints: Iterable[Checkpoint]) -> tuple[Epoch, ...]:
+def log_chain(
+    mode: CheckpointMode, segments: Iterable[Segment], checkpoints: Iterable[Checkpoint]
+) -> tuple[Epoch, ...]:
     """
     Return the segments whose output makes up the job's log, in order.
 
-    They are the newest segment, the one whose checkpoint it was resumed from, and so on
+    A job that saves itself goes on where it likes: its log is all that it printed.  For others
+    they are the newest segment, the one whose checkpoint it was resumed from, and so on
     back to a start from the beginning.  What a crashed segment printed is printed again by
     the one that does its work over, so it is not part of the log.
     """
     by_epoch = {segment.epoch: segment for segment in segments}
+    if mode is CheckpointMode.SIGNAL:
+        return tuple(sorted(by_epoch))
     made_by: dict[Generation, Epoch] = {c.generation: c.epoch for c in checkpoints}
     chain: list[Epoch] = []
     epoch = max(by_epoch, default=None)
