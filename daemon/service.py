@@ -252,7 +252,10 @@ class Service:
             _log.error("reload.refused", reason=str(exc))
             return
         self._controller.adopt(wiring.policy_of(config))
-        _log.info("reload.done", note="everything outside [policy] needs a restart")
+        _log.info(
+            "reload.done",
+            note="what looks, grace times and all else need is a restart",
+        )
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping.set()

@@ -31,12 +31,13 @@ def batch_settings(config: Config) -> registry.Settings:
         return registry.MockSettings(
             nodes=batch.nodes, cpus=batch.cpus, memory_mib=batch.memory_mib
         )
+    where = config.nodes.install_dir
     return registry.SlurmSettings(
         bin_dir=batch.bin_dir,
         conf=batch.conf,
         timeout_seconds=batch.timeout_seconds,
         hook_seconds=config.nodes.hook_seconds,
-        hook_path=f"{config.nodes.install_dir}/prolog",
+        hook_path="" if "{node}" in where else f"{where}/prolog",
     )
 
 

@@ -67,6 +67,8 @@ class FakeProber:
 class Stage:
     """One daemon's loop that a test turns by hand."""
 
+    ordinary = Owner(uid=1000, gid=1000, name="ada")
+
     def __init__(
         self,
         folder: Path,
@@ -127,12 +129,11 @@ class Stage:
 
     def submit(self, *command: str, **changes: object) -> JobId:
         """Enqueue a job of root's."""
+        fields = {"owner": Owner(uid=0, gid=0, name="root"), "image": "img:1"} | changes
         spec = JobSpec(
             name="job",
-            owner=Owner(uid=0, gid=0, name="root"),
-            image="img:1",
             command=command or ("count",),
-            **changes,  # type: ignore[arg-type]  # fields of JobSpec, as a test likes
+            **fields,  # type: ignore[arg-type]  # fields of JobSpec, as a test likes
         )
         return self.store.submit(spec, now=self.clock.now()).id
 

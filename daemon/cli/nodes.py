@@ -146,5 +146,6 @@ def _set_up(answer: Document) -> str:
 
 def _probed(answer: Document) -> str:
     if answer["fit"]:
-        return f"{answer['node']} is fit: {answer['rounds']} rounds in {answer['seconds']:.1f} s"
+        head = f"{answer['node']} is fit: {answer['rounds']} rounds in {answer['seconds']:.1f} s"
+        return f"{head}\n  {answer['reason']}" if answer["reason"] else head
     return f"{answer['node']} is not fit: {answer['reason']}"

@@ -44,11 +44,11 @@ def check(*, config: _File = _DEFAULT) -> None:
     try:
         findings = tuple(service.check(config))
     except ConfigError as exc:
-        findings = exc.problems
-    if findings:
-        _tell(config, findings)
-        raise typer.Exit(1)
-    output.say(f"{config} is usable")
+        _tell(config, exc.problems)
+        raise typer.Exit(1) from exc
+    output.say(f"{config} is usable{', but at the site:' if findings else ''}")
+    for finding in findings:
+        output.say(f"  {output.clean(finding)}")
 
 
 @config_commands.command()

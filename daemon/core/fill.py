@@ -24,7 +24,7 @@ from daemon.core.wanted import Want
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Room:
+class Room:
     """The free capacity of a node; the tightest sorts first."""
 
     cpus: int
@@ -42,7 +42,7 @@ class _Room:
             and (self.any_user or job.spec.owner.uid == 0)
         )
 
-    def less(self, job: Job) -> "_Room":
+    def less(self, job: Job) -> "Room":
         return replace(
             self,
             cpus=self.cpus - job.spec.cpus,
@@ -55,7 +55,7 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
     """Yield a placement for every waiting job that fits somewhere now."""
     if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
         return
-    rooms = sorted(_rooms(snapshot, policy, wanted).values())
+    rooms = free_rooms(snapshot, policy, wanted)
     # Rooms only get smaller: a shape that found none will find none in this plan, so a long
     # queue costs one look for each shape in it.
     hopeless: set[tuple[int, int, bool]] = set()
@@ -79,7 +79,12 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
         )
 
 
-def _tightest(rooms: list[_Room], job: Job) -> int | None:
+def free_rooms(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> list[Room]:
+    """Return what is free on the nodes that may be filled, the tightest first."""
+    return sorted(_rooms(snapshot, policy, wanted).values())
+
+
+def _tightest(rooms: list[Room], job: Job) -> int | None:
     """Return where in the sorted rooms the first one is that the job fits into."""
     first = bisect_left(rooms, job.spec.cpus, key=lambda room: room.cpus)
     return next((i for i in range(first, len(rooms)) if rooms[i].fits(job)), None)
@@ -99,9 +104,9 @@ def _waiting(snapshot: Snapshot) -> list[Job]:
 
 def _rooms(
     snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
-) -> dict[NodeName, _Room]:
+) -> dict[NodeName, Room]:
     """Return the free capacity of every node that may be filled."""
-    rooms: dict[NodeName, _Room] = {}
+    rooms: dict[NodeName, Room] = {}
     if snapshot.cluster is None:
         return rooms
     for name in sorted(snapshot.cluster.nodes):
@@ -110,7 +115,7 @@ def _rooms(
             continue
         if engine is None or not (engine.reachable and engine.fit) or name in snapshot.busy_nodes:
             continue
-        rooms[name] = _Room(
+        rooms[name] = Room(
             cpus=node.cpus - policy.reserve_cpus,
             memory_mib=node.memory_mib - policy.reserve_memory_mib,
             node=name,

@@ -52,7 +52,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
             *_settlements(snapshot, policy, wanted),
             *_stops(snapshot),
             *_vacations(snapshot, policy, wanted),
-            *_wishes(snapshot),
+            *_wishes(snapshot, policy),
             *_sweeps(snapshot),
             *_probes(snapshot, policy, wanted),
             *islice(fill(snapshot, policy, wanted), policy.starts_per_tick),
@@ -207,7 +207,13 @@ def _rests(job: Job, now: datetime) -> bool:
     return job.not_before is not None and now < job.not_before
 
 
-def _wishes(snapshot: Snapshot) -> Iterator[Action]:
+def _why_held(job: Job, policy: Policy) -> str:
+    if job.faults < policy.max_faults:
+        return "held by request"
+    return f"held after {job.faults} faults in a row, the last: {job.reason}"
+
+
+def _wishes(snapshot: Snapshot, policy: Policy) -> Iterator[Action]:
     """Carry out what was asked for jobs that run nowhere."""
     for job in snapshot.jobs:
         if job.id in snapshot.busy_jobs or job.state in PLACED:
@@ -215,7 +221,7 @@ def _wishes(snapshot: Snapshot) -> Iterator[Action]:
         if job.cancel_wanted:
             yield Drop(job=job.id, reason="cancelled by request")
         elif job.hold_wanted and job.state is not JobState.HELD:
-            yield Hold(job=job.id, reason="held by request")
+            yield Hold(job=job.id, reason=_why_held(job, policy))
         elif job.state is JobState.HELD and not job.hold_wanted:
             yield Release(job=job.id, reason="released by request")
 
@@ -248,13 +254,13 @@ def _sweeps(snapshot: Snapshot) -> Iterator[Action]:
 
 def _probes(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Action]:
     """Run the canary where a node could be used but has not proven that it can."""
-    if not any(job.state in {JobState.QUEUED, JobState.PARKED} for job in snapshot.jobs):
-        return
     if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
         return
+    left = policy.probes_at_once - len(snapshot.busy_nodes)
     for node in sorted(snapshot.engines):
         engine = snapshot.engines[node]
         due = engine.probe_after is None or snapshot.now >= engine.probe_after
         free = node in snapshot.settled and node not in wanted and node not in snapshot.busy_nodes
-        if free and due and engine.reachable and not engine.fit:
+        if left > 0 and free and due and engine.reachable and not engine.fit:
+            left -= 1
             yield Probe(node=node, reason=engine.why or "not probed yet")

@@ -30,6 +30,8 @@ class Policy:
     #: More at once would only wait inside the daemon: an engine needs about a second for
     #: one, and the next tick is never far.
     starts_per_tick: int = 256
+    #: Canaries under way at the same time: each takes a node for some seconds.
+    probes_at_once: int = 4
     #: Faults in a row after which a job is held instead of tried again.
     max_faults: int = 8
     #: The first pause after a fault; it doubles with each further one.

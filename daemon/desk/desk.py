@@ -4,8 +4,8 @@ Callers never touch a node: they write a wish and wake the loop.  The exceptions
 administrators do to a node by hand, set-up and probe, which the loop has no part in.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from daemon.api.schemas import (
     VacateView,
 )
 from daemon.config import Config
+from daemon.core.explain import Waiting
 from daemon.core.history import Change
 from daemon.core.policy import Policy
 from daemon.core.types import (
@@ -118,11 +119,17 @@ class Desk:
         found = [job for job in self._store.live_jobs() if uid is None or job.spec.owner.uid == uid]
         if include_ended:
             found += self._store.ended_jobs(uid=uid, limit=_ENDED_SHOWN)
-        return [views.job_view(job, now) for job in sorted(found, key=lambda job: job.id)]
+        explained = self._explained(sorted(found, key=lambda job: job.id))
+        return [views.job_view(job, now) for job in explained]
+
+    def _explained(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return the jobs with the present reason of those that wait."""
+        waiting = Waiting(self.tools.observer.look(), self.policy)
+        return [replace(job, reason=waiting.why(job)) for job in jobs]
 
     def job(self, caller: Caller, job: int) -> JobDetail:
         """Describe one job with its history."""
-        known = self._mine(caller, job)
+        known = self._explained([self._mine(caller, job)])[0]
         return views.job_detail(
             known,
             self.tools.clock.now(),

@@ -1,0 +1,62 @@
+"""Why a job waits: one sentence with numbers, from what the plan would decide by now."""
+
+from daemon.core.fill import free_rooms
+from daemon.core.policy import Policy
+from daemon.core.types import Job, JobState, NodeState, Snapshot
+from daemon.core.wanted import wants
+
+
+class Waiting:
+    """Explains waiting jobs, all from one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._rooms = free_rooms(snapshot, policy, wants(snapshot, policy))
+        #: Long queues have few shapes.
+        self._known: dict[tuple[int, int, bool], str] = {}
+
+    def why(self, job: Job) -> str:
+        """Return why the job is where it is: its own last reason, unless it waits for a gap."""
+        if job.state not in {JobState.QUEUED, JobState.PARKED}:
+            return job.reason
+        if job.not_before is not None and job.not_before > self._snapshot.now:
+            left = (job.not_before - self._snapshot.now).total_seconds()
+            return f"{job.reason}; tried again in {left:.0f} s"
+        shape = (job.spec.cpus, job.spec.memory_mib, job.spec.owner.uid == 0)
+        if shape not in self._known:
+            self._known[shape] = self._cluster() or self._size(job) or self._gaps(job)
+        return self._known[shape]
+
+    def _cluster(self) -> str:
+        cluster = self._snapshot.cluster
+        if cluster is None:
+            return "the batch system has not answered yet"
+        if self._snapshot.now - cluster.taken > self._policy.stale:
+            return "the batch system does not answer: nothing is started"
+        return "" if cluster.nodes else "no node of the batch system may be used"
+
+    def _size(self, job: Job) -> str:
+        """Say what no node will ever be large enough for."""
+        nodes = self._snapshot.cluster.nodes.values() if self._snapshot.cluster else ()
+        cpus = max((node.cpus for node in nodes), default=0) - self._policy.reserve_cpus
+        memory = max((node.memory_mib for node in nodes), default=0)
+        memory -= self._policy.reserve_memory_mib
+        if job.spec.cpus > cpus:
+            return f"no node is large enough: it wants {job.spec.cpus} cores, jobs get {cpus}"
+        if job.spec.memory_mib > memory:
+            wanted = job.spec.memory_mib
+            return f"no node is large enough: it wants {wanted} MiB, jobs get {memory}"
+        return ""
+
+    def _gaps(self, job: Job) -> str:
+        nodes = self._snapshot.cluster.nodes.values() if self._snapshot.cluster else ()
+        idle = sum(node.state is NodeState.IDLE for node in nodes)
+        if not self._rooms:
+            return f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free to fill"
+        if all(not room.any_user for room in self._rooms) and job.spec.owner.uid != 0:
+            return "waits: only root's jobs can be moved away from the nodes that are free"
+        if not any(room.fits(job) for room in self._rooms):
+            most = max(room.cpus for room in self._rooms)
+            return f"waits for a gap: {len(self._rooms)} nodes have room, at most {most} cores"
+        return "is placed next"
