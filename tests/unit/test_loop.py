@@ -13,7 +13,6 @@ from daemon.core.actions import Place, Probe, Settle, Sweep, Vacate
 from daemon.core.history import Change
 from daemon.core.policy import Policy
 from daemon.core.types import (
-    PLACED,
     CheckpointMode,
     Claim,
     ClaimSource,
