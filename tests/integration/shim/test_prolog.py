@@ -11,6 +11,8 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from threading import Event
 from typing import Any, Self
 
@@ -105,6 +107,10 @@ def test_freeze_of_what_is_dying_keeps_no_container(one: ShimNode, job: int) -> 
     wait_until(lambda: not _shims(container), 10, "the end of the container's own process")
 
 
+def _has_members(procs: Path) -> bool:
+    return procs.exists() and bool(procs.read_text())
+
+
 def _shims(container: str) -> list[tuple[str, ...]]:
     return [words for words in map(command, everybody()) if container in words]
 
@@ -163,6 +169,27 @@ def test_prolog_and_start_exclude_each_other(one: ShimNode, job: int, offset: fl
 
     assert [] == one.processes(job, 1)
     assert seen == one.logs(container)
+
+
+def test_prolog_does_not_wait_for_what_it_has_frozen(one: ShimNode, job: int) -> None:
+    """
+    A container that is frozen while runc makes it is given up at once.
+    """
+    for epoch in range(1, 4):
+        one.configure(hook_unreachable_seconds=60)
+        container = one.create(job, epoch, COUNT)
+        place = FREEZER / one.cgroup_parent(job, epoch).lstrip("/") / container / "cgroup.procs"
+        begun = partial(_has_members, place)
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(one.start, container)
+            wait_until(begun, 20, "runc", every=0.0002)
+            assert 0 == one.prolog(seconds=30).returncode
+            with pytest.raises(EngineSaidError, match="a prolog has claimed"):
+                starting.result()
+
+        assert [] == one.processes(job, epoch)
+        assert b"" == one.logs(container)
+        (one.install_dir / "state" / "prolog").unlink()
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["saved", "cancelled"])
