@@ -53,16 +53,30 @@ while not os.path.exists("/data/stop"):
 print("out end", flush=True)
 """
 
+#: Cannot be saved: it has a child that it traces, and CRIU must trace that itself.
+TRACER = """
+import ctypes, os, time
+if os.fork() == 0:
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+    time.sleep(10000)
+count = 0
+while not os.path.exists("/data/stop"):
+    print("out", count, flush=True)
+    print(count, file=open("/data/count", "a"), flush=True)
+    count += 1
+    time.sleep(0.02)
+"""
+
 
 class Steady:
     """One job that counts until it is told to stop."""
 
-    def __init__(self, service: Service, name: str) -> None:
+    def __init__(self, service: Service, name: str, program: str = STEADY) -> None:
         self.service = service
         self.folder = service.bed.data / name
         self.folder.mkdir()
         mount = ("--name", name, "--mount", f"{self.folder}:/data")
-        self.job = service.submit("python3", "-c", STEADY, options=mount)
+        self.job = service.submit("python3", "-c", program, options=mount)
 
     def counted(self) -> list[int]:
         """Return what it has written into its file on the shared directory."""

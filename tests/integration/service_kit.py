@@ -10,7 +10,9 @@ from subprocess import CompletedProcess
 from typing import Any, Self
 
 from daemon.api.client import Client, ClientError, Document
+from tests.integration.life import Life, lives
 from tests.testbed import Bed, wait_until
+from tests.testbed.waiting import TookTooLongError
 
 ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
@@ -72,13 +74,15 @@ class Service:
                 # Its daemon was killed and is not back yet.
                 return {}
             if last["state"] in ENDED and last["state"] not in states:
-                raise AssertionError(f"job {job} ended as {last['state']}: {story(last)}")
+                tail = self.log(job)[-1000:].decode()
+                raise AssertionError(f"job {job} ended: {story(last)}\n{tail}")
             return last if last["state"] in states else {}
 
         try:
             return wait_until(reached, seconds, f"job {job} to be {' or '.join(states)}")
-        except Exception as exc:
-            raise AssertionError(f"{exc}: {story(last)}") from exc
+        except TookTooLongError as exc:
+            nodes = self.cli("nodes", check=False).stdout
+            raise AssertionError(f"{exc}: {story(last)}\n{nodes}") from exc
 
     def wait_node(self, job: int, *, other_than: str = "", seconds: float = 90) -> str:
         """Wait until the job runs, on another node, and return which one."""
@@ -91,6 +95,18 @@ class Service:
             if time.monotonic() > end:
                 raise AssertionError(f"job {job} stays on {other_than}: {story(found)}")
 
+    def wait_segment(self, job: int, number: int, seconds: float = 90) -> Document:
+        """Wait until the job runs in its so-many-th segment, and describe it."""
+        found: Document = {}
+
+        def runs() -> bool:
+            nonlocal found
+            found = self.wait_state(job, "running", seconds=seconds)
+            return len(found["segments"]) >= number
+
+        wait_until(runs, seconds, f"segment {number} of job {job}")
+        return found
+
     # -- priority jobs ------------------------------------------------------
 
     def claim(self, node: str, script: str = "sleep 3", *options: str) -> str:
@@ -100,13 +116,13 @@ class Service:
 
     # -- what is on the nodes, without asking Docker ------------------------
 
-    def segments(self) -> dict[tuple[str, str], list[int]]:
-        """Return the living processes of every segment, by node and ``<job>.<epoch>``."""
-        return {
-            (node, name): pids
-            for node in self.bed.nodes
-            for name, pids in self.bed.cgroup_processes(node).items()
-        }
+    def segments(self) -> dict[tuple[str, int, int], frozenset[int]]:
+        """Return the processes of every segment that has some, by node, job and epoch."""
+        return {(at.node, at.job, at.epoch): at.pids for at in lives(self.bed) if at.pids}
+
+    def on_node(self, node: str) -> list[Life]:
+        """Return the segments that have processes on a node."""
+        return [at for at in lives(self.bed) if at.pids and at.node == node]
 
     def daemon_events(self) -> list[dict[str, Any]]:
         """Return what the daemon has logged."""
