@@ -31,23 +31,22 @@ _ENDED = "it has ended by itself"
 
 
 def vacate(tools: Tools, action: Vacate) -> None:
-    """Evict the segments that are still there; return when each is saved, killed or kept."""
+    """
+    Evict the segments that are still there; return when each is saved, killed or kept.
+
+    They are frozen before anything is written down: the priority job has its cores from
+    then on.  A crash in between leaves frozen jobs that count as running, and the plan takes
+    an unexplained freeze for a claim.
+    """
     held = {ref.job for ref in action.refs}
     evictions: list[Future[None]] = []
     try:
-        began = [(ref, i) for ref in action.refs if (i := _begin(tools, ref, action)) is not None]
-        skipped = held - {ref.job for ref, _ in began}
-        held -= skipped
-        tools.observer.end(skipped, None, ())
-        if not began:
-            return
-        with ThreadPoolExecutor(len(began), thread_name_prefix="evict") as pool:
-            freezes = {ref.job: pool.submit(_freeze, tools, ref, action) for ref, _ in began}
-            frozen = {job: future.result() for job, future in freezes.items()}
-            for ref, intent in began:
+        with ThreadPoolExecutor(len(action.refs), thread_name_prefix="evict") as pool:
+            frozen = list(pool.map(lambda ref: _freeze(tools, ref, action), action.refs))
+            for ref, freeze_seconds in zip(action.refs, frozen, strict=True):
                 # From here on each eviction lets go of its own job.
                 held.discard(ref.job)
-                evictions.append(pool.submit(_evict, tools, ref, intent, action, frozen[ref.job]))
+                evictions.append(pool.submit(_evict, tools, ref, action, freeze_seconds))
     finally:
         tools.observer.end(held, None, ())
     for eviction in evictions:
@@ -85,12 +84,12 @@ def _freeze(tools: Tools, ref: SegmentRef, action: Vacate) -> float:
     return (tools.clock.now() - action.seen).total_seconds()
 
 
-def _evict(
-    tools: Tools, ref: SegmentRef, intent: IntentId, action: Vacate, freeze_seconds: float
-) -> None:
-    job = tools.store.job(ref.job)
+def _evict(tools: Tools, ref: SegmentRef, action: Vacate, freeze_seconds: float) -> None:
+    intent: IntentId | None = None
     try:
-        if job is None:
+        intent = _begin(tools, ref, action)
+        job = tools.store.job(ref.job)
+        if intent is None or job is None:
             return
         if tools.clock.now() >= action.deadline:
             _give_up(tools, job, intent, "its node's time was up")
@@ -175,7 +174,7 @@ def record_saved(
     )
 
 
-def _kept(tools: Tools, ref: SegmentRef, intent: IntentId, why: str) -> None:
+def _kept(tools: Tools, ref: SegmentRef, intent: IntentId | None, why: str) -> None:
     """The job lives, as it was found; the plan tries again, lets it go on, or gives it up."""
     _log.warning("job.not_saved", job=ref.job, node=ref.node, reason=why)
     tools.store.record(
