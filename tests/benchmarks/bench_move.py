@@ -19,7 +19,7 @@ from daemon.core.types import Epoch, Generation, JobId, JobSpec, NodeName, Owner
 from migration.base import StartOrder
 from tests.benchmarks.bench_shim import PROGRAM, bare
 from tests.contract.test_engine_docker import DockerBench
-from tests.integration.shim_kit import ShimNode
+from tests.integration.shim.kit import ShimNode
 from tests.testbed import Bed, wait_until
 
 IMAGE = "stopgap/python:1"
