@@ -151,7 +151,8 @@ class Observer:
         """Tell whether jobs may be placed on the node, by the news since the last look."""
         with self._lock:
             return (
-                self._batch.is_idle(node)
+                not self._batch.trouble
+                and self._batch.is_idle(node)
                 and self._engines.is_fit(node)
                 and not self._notices.claims(node)
                 and self.record_of(node).drained is None
@@ -199,6 +200,7 @@ class Observer:
             return Snapshot(
                 now=now,
                 cluster=self._batch.cluster,
+                answered=not self._batch.trouble,
                 settled=self._batch.settled(),
                 since=since,
                 engines=self._engines.views({s.ref: s.started for s in placed}),

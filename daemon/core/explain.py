@@ -1,6 +1,6 @@
 """Why a job waits: one sentence with numbers, from what the plan would decide by now."""
 
-from daemon.core.fill import free_rooms
+from daemon.core.fill import free_rooms, may_start
 from daemon.core.policy import Policy
 from daemon.core.types import Job, JobState, NodeState, Snapshot
 from daemon.core.wanted import wants
@@ -32,7 +32,7 @@ class Waiting:
         cluster = self._snapshot.cluster
         if cluster is None:
             return "the batch system has not answered yet"
-        if self._snapshot.now - cluster.taken > self._policy.stale:
+        if not may_start(self._snapshot, self._policy):
             return "the batch system does not answer: nothing is started"
         return "" if cluster.nodes else "no node of the batch system may be used"
 

@@ -53,7 +53,7 @@ class Room:
 
 def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Place]:
     """Yield a placement for every waiting job that fits somewhere now."""
-    if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
+    if not may_start(snapshot, policy) or snapshot.cluster is None:
         return
     rooms = free_rooms(snapshot, policy, wanted)
     # Rooms only get smaller: a shape that found none will find none in this plan, so a long
@@ -77,6 +77,17 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
             seen=snapshot.cluster.taken,
             reason=f"{room.node} is idle with {room.cpus} cores and {room.memory_mib} MiB free",
         )
+
+
+def may_start(snapshot: Snapshot, policy: Policy) -> bool:
+    """
+    Tell whether the batch system's word is good enough to start anything on.
+
+    Nodes may be vacated on old news, but never filled on it.
+    """
+    if snapshot.cluster is None or not snapshot.answered:
+        return False
+    return snapshot.now - snapshot.cluster.taken <= policy.stale
 
 
 def free_rooms(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> list[Room]:

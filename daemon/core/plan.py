@@ -26,7 +26,7 @@ from daemon.core.actions import (
     Vacate,
     jobs_of,
 )
-from daemon.core.fill import fill
+from daemon.core.fill import fill, may_start
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
@@ -254,7 +254,7 @@ def _sweeps(snapshot: Snapshot) -> Iterator[Action]:
 
 def _probes(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Action]:
     """Run the canary where a node could be used but has not proven that it can."""
-    if snapshot.cluster is None or snapshot.now - snapshot.cluster.taken > policy.stale:
+    if not may_start(snapshot, policy):
         return
     left = policy.probes_at_once - len(snapshot.busy_nodes)
     for node in sorted(snapshot.engines):

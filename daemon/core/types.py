@@ -302,6 +302,8 @@ class Snapshot:
     now: datetime
     #: The last complete answer of the batch system; None before the first.
     cluster: Cluster | None
+    #: The batch system answered when it was last asked: only then is anything started.
+    answered: bool = True
     #: Nodes that were idle in each of the last looks, as many as the site asks for.
     settled: frozenset[NodeName] = frozenset()
     #: When a node that is not free to fill stopped being so.

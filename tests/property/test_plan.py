@@ -129,6 +129,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(
         now=NOW,
         cluster=draw(st.sampled_from([cluster, cluster, cluster, None])),
+        answered=draw(st.sampled_from([True, True, False])),
         settled=frozenset(name for name in NAMES if draw(st.integers(0, 4))),
         engines=engines,
         jobs=tuple(found),
@@ -177,6 +178,7 @@ def test_only_surely_idle_nodes_are_filled_or_probed(snapshot: Snapshot) -> None
         if not isinstance(action, Place | Probe):
             continue
         assert snapshot.cluster is not None
+        assert snapshot.answered
         assert NOW - snapshot.cluster.taken <= POLICY.stale
         assert action.node in snapshot.settled
         assert action.node not in snapshot.drained | snapshot.busy_nodes | claimed
