@@ -15,13 +15,14 @@ _BEAT_SECONDS = 1.0
 
 
 def log_of(tools: Tools, job_id: JobId) -> Iterator[bytes]:
-    """Yield what the job has printed so far."""
-    job = tools.store.job(job_id)
-    for epoch in log_epochs(tools, job_id):
+    """Yield what the job has printed so far; what has not been kept yet is still on its node."""
+    epochs = log_epochs(tools, job_id)
+    refs = {segment.epoch: segment.ref for segment in tools.store.segments(job_id)}
+    for epoch in epochs:
         if tools.spool.has_log(job_id, epoch):
             yield from tools.spool.log(job_id, epoch)
-        elif job is not None and (ref := _live(job, epoch)) is not None:
-            yield from _quietly(tools.engine, ref)
+        elif epoch in refs:
+            yield from _on_its_node(tools, refs[epoch])
 
 
 def follow(tools: Tools, job_id: JobId) -> Iterator[bytes]:
@@ -73,12 +74,17 @@ def _is_live(tools: Tools, ref: SegmentRef) -> bool:
     return job is not None and _live(job, ref.epoch) is not None
 
 
-def _quietly(engine: Engine, ref: SegmentRef) -> Iterator[bytes]:
-    """Yield what an engine has of a log; nothing when it cannot be asked."""
+def _on_its_node(tools: Tools, ref: SegmentRef) -> Iterator[bytes]:
+    """Yield what an engine has of a log, or what has been kept since it was asked."""
+    sent = 0
     try:
-        yield from engine.logs(ref)
+        for chunk in tools.engine.logs(ref):
+            sent += len(chunk)
+            yield chunk
     except EngineError:
-        return
+        for chunk in tools.spool.log(ref.job, ref.epoch):
+            yield chunk[sent:]
+            sent = max(0, sent - len(chunk))
 
 
 def _pump(engine: Engine, ref: SegmentRef, live: Callable[[], bool]) -> Iterator[bytes]:

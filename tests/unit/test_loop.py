@@ -845,6 +845,21 @@ def test_a_log_that_could_not_be_kept_at_once_is_kept_later(
     assert list(range(30)) == [int(n) for n in written[-1].split()]
 
 
+def test_a_log_that_was_not_kept_is_read_where_it_is(stage: Stage) -> None:
+    """
+    Between an eviction and the sweep that keeps its log, readers see no gap.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.run(10)
+    stage.engine.fail("logs", EngineUnreachableError("no answer in time"))
+    stage.claim(stage.node(job) or "")
+    stage.look()
+
+    assert stage.state(job) is JobState.PARKED
+    assert list(range(10)) == _log(stage, job)
+
+
 def test_a_drain_during_a_probe_is_kept(stage: Stage) -> None:
     """
     What a canary found does not undo what an administrator said meanwhile.
