@@ -1,11 +1,31 @@
-"""Setting nodes up and looking them over, in the words of the desk."""
+"""Setting nodes up and looking them over, in the words of the desk.
 
+One at a time on each node: the loop and an administrator may want it at once, and two
+canaries there would be one job twice.
+"""
+
+import threading
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import Protocol
 
 from daemon.core.types import NodeName
 from migration.base import Fingerprint, NodeUnfitError
-from migration.nodes import NodeSetup, Step, StepState
-from migration.probe import Probe, Prober
+from migration.nodes import Step, StepState
+from migration.probe import Probe
+
+
+class Setup(Protocol):
+    """Whatever places the shim on nodes."""
+
+    def setup(self, node: NodeName, *, dry_run: bool) -> tuple[Step, ...]: ...
+    def fingerprint(self, node: NodeName) -> Fingerprint: ...
+
+
+class Canaries(Protocol):
+    """Whatever sends canaries."""
+
+    def probe(self, node: NodeName) -> Probe: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +39,11 @@ class Done:
 class NodeWorkshop:
     """Joins the set-up and the canary of a node."""
 
-    def __init__(self, setup: NodeSetup, prober: Prober) -> None:
+    def __init__(self, setup: Setup, canaries: Canaries) -> None:
         self._setup = setup
-        self._prober = prober
+        self._canaries = canaries
+        self._lock = threading.Lock()
+        self._turns: defaultdict[NodeName, threading.Lock] = defaultdict(threading.Lock)
 
     def setup(self, node: NodeName, *, dry_run: bool) -> Done:
         """
@@ -31,7 +53,8 @@ class NodeWorkshop:
             NodeUnfitError: a step failed; the text says which and why.
             EngineUnreachableError: the node does not answer.
         """
-        steps = self._setup.setup(node, dry_run=dry_run)
+        with self._turn(node):
+            steps = self._setup.setup(node, dry_run=dry_run)
         failed = [step for step in steps if step.state is StepState.FAILED]
         if failed:
             raise NodeUnfitError(failed[0].text)
@@ -42,11 +65,17 @@ class NodeWorkshop:
 
     def fingerprint(self, node: NodeName) -> Fingerprint:
         """Return what the node runs now."""
-        return self._setup.fingerprint(node)
+        with self._turn(node):
+            return self._setup.fingerprint(node)
 
     def probe(self, node: NodeName) -> Probe:
         """Run the canary there."""
-        return self._prober.probe(node)
+        with self._turn(node):
+            return self._canaries.probe(node)
+
+    def _turn(self, node: NodeName) -> threading.Lock:
+        with self._lock:
+            return self._turns[node]
 
 
 def _line(step: Step) -> str:

@@ -280,14 +280,17 @@ class Desk:
         return SetupView(node=node, dry_run=dry_run, changed=done.changed, steps=list(done.steps))
 
     def probe(self, caller: Caller, node: str) -> ProbeView:
-        """Run the canary on the node."""
+        """Run the canary on the node, which gets no job and no other canary meanwhile."""
         name = self._node(caller, node, known=False)
+        self.tools.observer.begin((), name)
         try:
             fingerprint = self.workshop.fingerprint(name)
             found = self.workshop.probe(name)
             probing.keep(self.tools, name, found, fingerprint.digest)
         except EngineError as exc:
             raise Refused(f"{node} was not probed: {exc}", "correct it and try again", 503) from exc
+        finally:
+            self.tools.observer.end((), name, (name,))
         return ProbeView(
             node=node,
             fit=found.passed,
