@@ -184,3 +184,47 @@ def _shim_children(container: str, program: str) -> list[int]:
     children = Path(f"/proc/{found[0]}/task/{found[0]}/children")
     everybody = [path.read_text() for path in children.parent.parent.glob("*/children")]
     return [int(pid) for text in everybody for pid in text.split()]
+
+
+@pytest.mark.parametrize("frozen_by", ["engine", "prolog"])
+def test_engine_that_kills_a_frozen_job_saves_it(
+    one: ShimNode, other: ShimNode, job: int, frozen_by: str
+) -> None:
+    """
+    An engine that was killed in an eviction ends the job when it comes back: nothing is lost.
+    """
+    container = one.run(job, 1, LARGE)
+    wait_progress(one, container)
+    if frozen_by == "engine":
+        one.api("POST", f"/containers/{container}/pause")
+    else:
+        one.verb("freeze", job, 1)
+    one.api("POST", f"/containers/{container}/kill")
+    assert 137 == one.wait(container)
+
+    assert [] == one.processes(job, 1)
+    assert one.receipt(job, 1)["ok"]
+    resumed = other.run(job, 2, LARGE, generation=1)
+    wait_progress(other, resumed)
+    assert_gap_free(one.logs(container) + other.logs(resumed))
+
+
+def test_killed_containerd_shim_of_a_frozen_job_saves_it(
+    one: ShimNode, other: ShimNode, job: int
+) -> None:
+    """
+    containerd cleans up after it by force and in five seconds; the job is saved all the same.
+    """
+    container = one.run(job, 1, LARGE)
+    wait_progress(one, container)
+    one.api("POST", f"/containers/{container}/pause")
+    status = Path(f"/proc/{one.state(container)['Pid']}/status").read_text()
+    parent = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
+    os.kill(int(parent), signal.SIGKILL)
+    wait_until(lambda: not one.processes(job, 1), 30, "the end of the job")
+
+    wait_until((one.checkpoints / str(job) / "receipts/1.checkpoint.json").exists, 5, "it")
+    assert one.receipt(job, 1)["ok"]
+    resumed = other.run(job, 2, LARGE, generation=1)
+    wait_progress(other, resumed)
+    assert_gap_free(one.logs(container) + other.logs(resumed))

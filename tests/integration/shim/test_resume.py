@@ -133,3 +133,4 @@ def test_restored_job_waits_for_start(one: ShimNode, other: ShimNode, job: int) 
     assert 0 == prologue.returncode
     assert [] == other.processes(job, 2)
     assert b"" == other.logs(container)
+    assert ["1"] == other.generations(job)
