@@ -213,6 +213,8 @@ def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> No
         return
     if job.spec.checkpoint is CheckpointMode.SIGNAL:
         tools.engine.signal(ref, _SIGTERM)
+        # A prolog has frozen it, and a frozen job cannot save itself.
+        tools.engine.thaw(ref)
         until = min(tools.clock.now() + tools.signal_grace, action.deadline)
         while tools.clock.now() < until and _runs(tools, ref):
             tools.clock.wait(0.2)

@@ -1,6 +1,6 @@
 """Why a job waits: one sentence with numbers, from what the plan would decide by now."""
 
-from daemon.core.fill import free_rooms, may_start
+from daemon.core.fill import free_rooms, may_start, needs_criu
 from daemon.core.policy import Policy
 from daemon.core.types import Job, JobState, NodeState, Snapshot
 from daemon.core.wanted import wants
@@ -23,7 +23,7 @@ class Waiting:
         if job.not_before is not None and job.not_before > self._snapshot.now:
             left = (job.not_before - self._snapshot.now).total_seconds()
             return f"{job.reason}; tried again in {left:.0f} s"
-        shape = (job.spec.cpus, job.spec.memory_mib, job.spec.owner.uid == 0)
+        shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job))
         if shape not in self._known:
             self._known[shape] = self._cluster() or self._size(job) or self._gaps(job)
         return self._known[shape]
@@ -54,7 +54,7 @@ class Waiting:
         idle = sum(node.state is NodeState.IDLE for node in nodes)
         if not self._rooms:
             return f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free to fill"
-        if all(not room.any_user for room in self._rooms) and job.spec.owner.uid != 0:
+        if all(not room.any_user for room in self._rooms) and needs_criu(job):
             return "waits: only root's jobs can be moved away from the nodes that are free"
         if not any(room.fits(job) for room in self._rooms):
             most = max(room.cpus for room in self._rooms)

@@ -13,6 +13,7 @@ from daemon.core.actions import Place
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
+    CheckpointMode,
     Epoch,
     Job,
     JobState,
@@ -39,7 +40,7 @@ class Room:
             job.spec.cpus <= self.cpus
             and job.spec.memory_mib <= self.memory_mib
             and self.jobs > 0
-            and (self.any_user or job.spec.owner.uid == 0)
+            and (self.any_user or not needs_criu(job))
         )
 
     def less(self, job: Job) -> "Room":
@@ -51,6 +52,11 @@ class Room:
         )
 
 
+def needs_criu(job: Job) -> bool:
+    """Tell whether it must be saved where only root's processes can be."""
+    return job.spec.owner.uid != 0 and job.spec.checkpoint is CheckpointMode.CRIU
+
+
 def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Place]:
     """Yield a placement for every waiting job that fits somewhere now."""
     if not may_start(snapshot, policy) or snapshot.cluster is None:
@@ -60,7 +66,7 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
     # queue costs one look for each shape in it.
     hopeless: set[tuple[int, int, bool]] = set()
     for job in _waiting(snapshot):
-        shape = (job.spec.cpus, job.spec.memory_mib, job.spec.owner.uid == 0)
+        shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job))
         if shape in hopeless:
             continue
         place = _tightest(rooms, job)

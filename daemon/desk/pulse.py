@@ -74,7 +74,7 @@ class Pulse:
             cpu_seconds=round(times.user + times.system, 2),
             jobs=dict(Counter(job.state for job in snapshot.jobs)),
             nodes=dict(Counter(node.state for node in nodes)),
-            problems=problems,
+            problems=problems + _limits(snapshot),
             evictions=views.evictions_view(evictions),
         )
 
@@ -92,6 +92,15 @@ def _problems(snapshot: Snapshot, batch: str, trouble: str) -> list[str]:
         if engine.reachable and not engine.fit and engine.probe_after is not None
     ]
     return found
+
+
+def _limits(snapshot: Snapshot) -> list[str]:
+    """Return what a person should know although all works as it can."""
+    return [
+        f"{engine.node}: {engine.why}"
+        for _, engine in sorted(snapshot.engines.items())
+        if engine.reachable and engine.fit and not engine.other_users
+    ]
 
 
 def installed_version() -> str:

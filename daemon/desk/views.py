@@ -137,13 +137,20 @@ def _node_view(node: Node, snapshot: Snapshot, wanted: str) -> NodeView:
         fit=engine is not None and engine.reachable and engine.fit,
         reachable=engine is not None and engine.reachable,
         drained=node.name in snapshot.drained,
-        reason=wanted or _not_fillable(node, snapshot),
+        reason=_reason(node, snapshot, wanted),
         jobs=_jobs_on(node.name, snapshot),
         claims=[
             ClaimView(source=c.source, at=c.at, deadline=c.deadline, detail=c.detail)
             for c in claims
         ],
     )
+
+
+def _reason(node: Node, snapshot: Snapshot, wanted: str) -> str:
+    reason = wanted or _not_fillable(node, snapshot)
+    if node.name in snapshot.drained and "drained" not in reason:
+        return f"drained; {reason}"
+    return reason
 
 
 def _not_fillable(node: Node, snapshot: Snapshot) -> str:

@@ -55,6 +55,9 @@ def _up(*, daemon: bool) -> int:
         if bed := _current():
             if bed.whole:
                 _say(f"a bed is up already at {bed.root}; 'make bed-down' ends it")
+                if daemon and bed.process("stopgapd") is None:
+                    bed.start_daemon()
+                    _say("its daemon had ended and is started again")
                 return 0
             _say(f"the bed at {bed.root} is broken; ending it first")
             _end(bed)

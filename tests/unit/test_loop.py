@@ -619,6 +619,36 @@ def test_ordinary_users_stay_off_nodes_that_cannot_move_them(stage: Stage) -> No
     assert [JobState.RUNNING, JobState.QUEUED] == [stage.state(job), stage.state(other.id)]
 
 
+def test_a_job_that_saves_itself_may_do_so_under_a_prolog(stage: Stage) -> None:
+    """
+    A job that a prolog has frozen is let go on so that it hears the signal.
+    """
+    job = stage.submit("count", checkpoint=CheckpointMode.SIGNAL)
+    stage.settle()
+    node = NodeName(stage.node(job) or "")
+    thawed: list[str] = []
+    stage.engine.before = lambda verb, _node: thawed.append(verb)
+    stage.engine.run_prolog(node)
+    stage.observer.notice(Claim(node=node, source=ClaimSource.PROLOG, at=stage.clock.now()))
+    stage.look()
+
+    assert "thaw" in thawed
+    assert thawed.index("signal") < thawed.index("thaw") < thawed.index("kill")
+
+
+def test_jobs_that_need_no_criu_run_where_only_root_is_moved(stage: Stage) -> None:
+    """
+    Only a job that CRIU must save is kept from a node that cannot save its user's processes.
+    """
+    stage.prober.reports = {N1: Passed(other_users=False), N2: Passed(other_users=False)}
+    modes = [CheckpointMode.NONE, CheckpointMode.SIGNAL, CheckpointMode.CRIU]
+    jobs = [stage.submit("count", owner=Stage.ordinary, checkpoint=mode) for mode in modes]
+    stage.run(5)
+
+    expected = [JobState.RUNNING, JobState.RUNNING, JobState.QUEUED]
+    assert expected == [stage.state(job) for job in jobs]
+
+
 def test_nothing_is_placed_on_a_node_wanted_soon(stage: Stage) -> None:
     """
     A gap shorter than the horizon is not worth a start.
