@@ -32,9 +32,9 @@ def running(
         yield tuple(children)
 
 
-def answer(child: subprocess.Popen[str], *, seconds: float) -> str:
+def finish(child: subprocess.Popen[str], *, seconds: float) -> None:
     """
-    Return what a command printed once it has ended.
+    Wait for the end of a command.
 
     Raises:
         CommandError: it failed, or took too long.
@@ -47,4 +47,3 @@ def answer(child: subprocess.Popen[str], *, seconds: float) -> str:
     if child.returncode:
         said = f"{complaint}{printed}".strip()
         raise CommandError(f"{words} exited with {child.returncode}: {said}")
-    return printed

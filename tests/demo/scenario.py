@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from daemon.api.client import Client, Document
+from daemon.api.client import Client
 from tests.demo import picture, report
 from tests.demo.catalogue import Program, catalogue, computation
-from tests.demo.commands import answer, running
+from tests.demo.commands import finish, running
 from tests.demo.compare import differences
 from tests.demo.driver import next_claims, short_of
 from tests.demo.leftovers import Leftovers
@@ -28,7 +28,7 @@ _HOLD_SECONDS = 3.0
 _FIRST_HOLD_SECONDS = 10.0
 _LOOK_SECONDS = 0.4
 #: Far beyond everything that is to be expected.
-_PATIENCE_SECONDS = 1200.0
+_PATIENCE_SECONDS = 600.0
 #: For the daemon to sweep what the last jobs have left.
 _SWEEP_SECONDS = 30.0
 _MEASURED_STEPS = 25
@@ -97,22 +97,24 @@ class Scenario:
     def _prepare(self) -> tuple[Program, ...]:
         bed, say = self._bed, self._view.say
         self._place.furnish()
-        bed.start_daemon()
-        self._on_all_nodes("setup")
-        say(f"stopgap is set up on {' '.join(bed.nodes)}")
         step = self._references.step_seconds(computation(_MEASURED_STEPS))
         products = round(self._size.computing_seconds / step)
-        took = max(float(node["seconds"]) for node in self._on_all_nodes("probe"))
-        say(f"the canary went through three containers on each node, in {took:.1f} s: all are fit")
+        bed.start_daemon()
+        self._set_nodes_up()
+        say(f"stopgap is set up on {' '.join(bed.nodes)}")
+        began = time.monotonic()
+        self._watch_until(lambda: len(self._last.free) == len(bed.nodes), "all nodes to be fit")
+        took = time.monotonic() - began
+        say("all nodes are fit: a canary went on in three other containers on each")
         slowness = min(max(1.0, 0.6 + took / _SLOW_PROBE_SECONDS), _SLOWEST)
         return catalogue(seconds=self._size.seconds * slowness, products=products)
 
-    def _on_all_nodes(self, verb: str) -> list[Document]:
-        """Have something done on all nodes side by side; the command takes one after another."""
-        argv = ("stopgap", "node", verb, "--json")
-        with running([(*argv, node) for node in self._bed.nodes], self._bed.env) as children:
-            answers = [answer(child, seconds=_PATIENCE_SECONDS) for child in children]
-        return [document for text in answers for document in json.loads(text)]
+    def _set_nodes_up(self) -> None:
+        """All of them side by side; one command takes its nodes one after another."""
+        commands = [("stopgap", "node", "setup", node) for node in self._bed.nodes]
+        with running(commands, self._bed.env) as children:
+            for child in children:
+                finish(child, seconds=_PATIENCE_SECONDS)
 
     def _fill(self, programs: tuple[Program, ...]) -> None:
         """One node is busy with a priority job: the jobs go to the others."""
@@ -144,7 +146,7 @@ class Scenario:
         end = time.monotonic() + _PATIENCE_SECONDS
         while short_of(self._last, moves):
             if time.monotonic() > end:
-                raise DemoError(f"waited {_PATIENCE_SECONDS:g} s for {moves} moves of every job")
+                raise self._waited_for(f"{moves} moves of every job")
             nodes = next_claims(
                 self._last, moves=moves, claims=claims, just_moved=moved, hasty=hasty
             )
@@ -176,8 +178,14 @@ class Scenario:
         self._watch()
         while not condition():
             if time.monotonic() > end:
-                raise DemoError(f"waited {_PATIENCE_SECONDS:g} s for {what}")
+                raise self._waited_for(what)
             self._watch()
+
+    def _waited_for(self, what: str) -> DemoError:
+        jobs = (f"{j.name} {j.state} {j.node or '-'}: {j.reason}" for j in self._last.jobs)
+        nodes = (f"{n.name} {n.words}: {n.reason or 'free'}" for n in self._last.nodes)
+        stand = "; ".join([*jobs, *nodes])
+        return DemoError(f"waited {_PATIENCE_SECONDS:g} s for {what}: {stand}")
 
     # -- what came out ------------------------------------------------------
 
