@@ -60,6 +60,27 @@ class Saver:
         frozen = paused or receipt.found_frozen
         return self._committed(ref, receipt, self._clock.monotonic() - began, frozen=frozen)
 
+    def settled(self, ref: SegmentRef) -> Checkpoint | None:
+        """
+        Return the checkpoint that the segment left, if there is one.
+
+        A shim whose engine was killed saves the job on its own: its end is waited for.
+
+        Raises:
+            EngineUnreachableError: it is still at work, or the checkpoints cannot be read.
+        """
+        until = self._clock.monotonic() + _RECEIPT_SECONDS
+        try:
+            while self._store.busy(ref.job):
+                if self._clock.monotonic() > until:
+                    words = f"job {ref.job} is still being saved on {ref.node}"
+                    raise EngineUnreachableError(words)
+                self._clock.wait(_POLL_SECONDS)
+            return self._store.settled(ref)
+        except OSError as exc:
+            words = f"the checkpoints of job {ref.job} cannot be read: {exc}"
+            raise EngineUnreachableError(words) from exc
+
     def _ask(
         self, docker: Docker, container: str, ref: SegmentRef, seconds: float
     ) -> CheckpointReceipt:

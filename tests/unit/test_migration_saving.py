@@ -3,16 +3,18 @@
 import fcntl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from daemon.clock import SystemClock
-from daemon.core.types import Epoch, JobId, NodeName, SegmentRef
+from daemon.core.types import Checkpoint, Epoch, JobId, NodeName, SegmentRef
 from migration.base import EngineUnreachableError, NotSavedError
 from migration.docker import Docker
 from migration.saving import Committed, Saver
 from migration.settings import EngineSettings
+from tests.contract.clock import ManualClock
 from tests.unit.engine_stub import Answer, DropError, StubEngine, serving
 from tests.unit.generations import store_in, write_generation, write_receipt
 
@@ -36,6 +38,9 @@ class Trial:
 
     def checkpoint(self, *, seconds: float = 10.0) -> Committed:
         return self._saver.checkpoint(self.docker, "c", REF, seconds)
+
+    def settled(self) -> Checkpoint | None:
+        return self._saver.settled(REF)
 
     def commit(self) -> None:
         write_generation(self.root, 7, 1, epoch=3)
@@ -204,3 +209,39 @@ def test_survivors_are_reported(trial: Trial) -> None:
     trial.stub.routes[CALL] = answer
 
     assert not trial.checkpoint().empty
+
+
+def test_whoever_is_still_saving_is_waited_for(trial: Trial) -> None:
+    """A shim that lost its engine commits a moment later, and that counts."""
+    folder = trial.store.folder(REF.job)
+    trial.store.prepare(REF.job)
+    begun, ends = threading.Event(), threading.Event()
+
+    def shim() -> None:
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            begun.set()
+            assert ends.wait(10)
+            trial.commit()
+
+    with ThreadPoolExecutor(2) as pool:
+        saving = pool.submit(shim)
+        assert begun.wait(10)
+        asked = pool.submit(trial.settled)
+        assert not asked.done()
+        ends.set()
+        found = asked.result(10)
+        saving.result()
+
+    assert found is not None
+    assert 1 == found.generation
+
+
+def test_a_shim_without_an_end_leaves_it_open(trial: Trial) -> None:
+    """Nobody kills a job, or starts it again, while it may still be saved."""
+    trial.store.prepare(REF.job)
+    with (trial.store.folder(REF.job) / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        with pytest.raises(EngineUnreachableError, match="still being saved on n1"):
+            Saver(trial.store, ManualClock()).settled(REF)
