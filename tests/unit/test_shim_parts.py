@@ -599,3 +599,51 @@ def test_a_prolog_without_a_key_vacates_by_itself(
     monkeypatch.setattr(shim, "HERE", str(tmp_path))
 
     assert not shim.tell_daemon(shim.Conf("daemon_url=http://127.0.0.1:1\n")).is_set()
+
+
+HERE = {"machine": "x86_64", "cgroup": 2, "cpu": "avx fpu sse"}
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ({}, ""),
+        ({"cpu": "sse fpu"}, ""),
+        ({"cpu": "fpu avx512f avx erms"}, "lacks avx512f erms"),
+        ({"cgroup": 1}, "cgroup was 1"),
+        ({"machine": "aarch64"}, "machine was aarch64"),
+    ],
+)
+def test_job_goes_on_where_nothing_is_missing(
+    shim: ModuleType, there: dict[str, Any], words: str
+) -> None:
+    """
+    A processor may have more than the one before, never less.
+    """
+    said = shim.misfit({**HERE, **there}, HERE)
+
+    assert words in said
+    assert bool(words) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "good"),
+    [
+        ("4.2.1", "4.2.1", True),
+        ("4.2", "4.2.1", True),
+        ("4.2.1", "4.10", True),
+        ("4.2", "4.1.1", False),
+        ("4.2.1", "4.2", False),
+        ("3.17.1", "4.2-1+deb", True),
+        ("4.2", "", False),
+    ],
+)
+def test_older_criu_is_refused(shim: ModuleType, there: str, here: str, good: bool) -> None:
+    """
+    It could read the images as empty, and lose memory without a word.
+    """
+    if good:
+        shim.check_criu(there, here)
+    else:
+        with pytest.raises(shim.Failure, match="CRIU"):
+            shim.check_criu(there, here)

@@ -52,9 +52,13 @@ TAMPERING: dict[str, tuple[Callable[[Path], object], str]] = {
     "other-uid": (lambda f: _sign_again(f, lambda b: b.update(uid=5)), "belongs to uid 5"),
     "later-epoch": (lambda f: _sign_again(f, lambda b: b.update(epoch=99)), "epoch 99"),
     "other-job": (lambda f: _sign_again(f, lambda b: b.update(job=1)), "something else"),
+    "newer-criu": (
+        lambda f: _sign_again(f, lambda b: b["fingerprint"].update(criu="99.1")),
+        "the images are of CRIU 99.1",
+    ),
     "other-cpu": (
-        lambda f: _sign_again(f, lambda b: b["fingerprint"].update(cpu_flags="x")),
-        "cpu_flags differs",
+        lambda f: _sign_again(f, lambda b: b["fingerprint"].update(cpu="fpu strange")),
+        "its processor lacks strange",
     ),
 }
 
