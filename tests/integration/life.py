@@ -30,6 +30,11 @@ class Life:
     awake: frozenset[int]
 
 
+def cgroup_of(bed: Bed, node: str, job: int, epoch: int) -> Path:
+    """Return where a segment's processes are looked for."""
+    return _TREE / bed.layout.cgroups[0].lstrip("/") / node / f"{job}.{epoch}"
+
+
 def lives(bed: Bed) -> list[Life]:
     """Return every segment that has a cgroup on one of the nodes, empty ones too."""
     found = []

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -36,10 +35,12 @@ class Service:
         """Start a bed with everything; it ends with the block."""
         with Bed.start(nodes=nodes, daemon=True, settings=settings) as bed:
             service = cls(bed)
-            with ThreadPoolExecutor(nodes) as pool:
-                for probed in pool.map(service.api.probe, bed.nodes):
-                    assert probed["fit"], probed["reason"]
+            wait_until(service.all_fit, 300, "the canaries to come back", every=0.2)
             yield service
+
+    def all_fit(self) -> bool:
+        """Tell whether every node has passed the canary, which the daemon sends by itself."""
+        return all(node["fit"] for node in self.api.nodes())
 
     # -- the command line ---------------------------------------------------
 
