@@ -26,6 +26,7 @@ class Canaries(Protocol):
     """Whatever sends canaries."""
 
     def probe(self, node: NodeName) -> Probe: ...
+    def clear(self, node: NodeName) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ class NodeWorkshop:
     def fingerprint(self, node: NodeName) -> Fingerprint:
         """Return what the node runs now."""
         with self._turn(node):
+            # Asked for before every use of the node: the time to end what a killed daemon left.
+            self._canaries.clear(node)
             return self._setup.fingerprint(node)
 
     def probe(self, node: NodeName) -> Probe:

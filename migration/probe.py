@@ -5,6 +5,7 @@ what it finds out is true of jobs.
 """
 
 import io
+import json
 import tarfile
 import zlib
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from daemon.clock import Clock
 from daemon.core.types import Epoch, Generation, JobId, JobSpec, Mount, NodeName, Owner, SegmentRef
 from migration.access import Access, NodeAccess
 from migration.base import EngineError, EngineUnreachableError, StartOrder
+from migration.container import LABEL_EPOCH, LABEL_INSTANCE, LABEL_JOB
 from migration.docker import EngineSaidError, name_part
 from migration.engine import FIRST_CANARY, DockerEngine
 from migration.manifest import one_line
@@ -79,6 +81,7 @@ class Prober:
     ) -> None:
         self._access = access
         self._clock = clock
+        self._instance = site.instance
         # The canary runs on the node's own programs.
         whole = replace(site, mounts=("/",))
         self._engine = DockerEngine(access, whole, keys, store, clock)
@@ -111,6 +114,23 @@ class Prober:
             figures=figures,
             seconds=self._clock.monotonic() - began,
         )
+
+    def clear(self, node: NodeName) -> None:
+        """
+        End the canary that a killed daemon may have left on the node.
+
+        Raises:
+            EngineUnreachableError: the node does not answer.
+        """
+        docker = self._access.of(node).docker
+        job = _job(node)
+        labels = [f"{LABEL_INSTANCE}={self._instance}", f"{LABEL_JOB}={job}"]
+        for found in docker.get("/containers/json", all=1, filters=json.dumps({"label": labels})):
+            epoch = Epoch(int(found["Labels"][LABEL_EPOCH]))
+            ref = SegmentRef(job=job, epoch=epoch, node=node)
+            self._engine.kill(ref)
+            self._engine.remove(ref)
+            self._engine.forget(job)
 
     def _tried(self, node: NodeName, owner: Owner, seen: datetime) -> tuple[tuple[Round, ...], str]:
         try:
@@ -156,7 +176,7 @@ class Prober:
             mounts=mounts,
         )
         ref = SegmentRef(
-            job=JobId(FIRST_CANARY + zlib.crc32(node.encode())),
+            job=_job(node),
             # Later than all of earlier probes, whose tickets are used up.
             epoch=Epoch(int(self._clock.now().timestamp() * 1000)),
             node=node,
@@ -183,6 +203,10 @@ class Prober:
                 raise
             source = {"fromSrc": "-", "repo": IMAGE, "tag": IMAGE_TAG}
             access.docker.call("POST", "/images/create", params=source, content=_image())
+
+
+def _job(node: NodeName) -> JobId:
+    return JobId(FIRST_CANARY + zlib.crc32(node.encode()))
 
 
 def _resumed(order: StartOrder, generation: Generation) -> StartOrder:

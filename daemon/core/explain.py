@@ -53,7 +53,9 @@ class Waiting:
         nodes = self._snapshot.cluster.nodes.values() if self._snapshot.cluster else ()
         idle = sum(node.state is NodeState.IDLE for node in nodes)
         if not self._rooms:
-            return f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free to fill"
+            unfit = sum(e.reachable and not e.fit for e in self._snapshot.engines.values())
+            tested = f"; {unfit} have yet to pass their canary" if unfit else ""
+            return f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free{tested}"
         if all(not room.any_user for room in self._rooms) and needs_criu(job):
             return "waits: only root's jobs can be moved away from the nodes that are free"
         if not any(room.fits(job) for room in self._rooms):

@@ -89,9 +89,14 @@ def _problems(snapshot: Snapshot, batch: str, trouble: str) -> list[str]:
     found += [
         f"{engine.node} gets no job: {engine.why}"
         for _, engine in sorted(snapshot.engines.items())
-        if engine.reachable and not engine.fit and engine.probe_after is not None
+        # One that is due has its canary soon: nothing is wrong.
+        if engine.reachable and not engine.fit and _later(engine.probe_after, snapshot.now)
     ]
     return found
+
+
+def _later(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment > now
 
 
 def _limits(snapshot: Snapshot) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from daemon.clock import SystemClock
-from daemon.core.types import NodeName
+from daemon.core.types import NodeName, Owner
 from migration.access import Access
 from migration.base import NodeUnfitError
 from migration.engine import DockerEngine
@@ -30,6 +30,7 @@ class Kit:
     def __init__(self, bed: Bed) -> None:
         layout = bed.layout
         clock, keys = SystemClock(), Keys(b"k" * 32)
+        self.clock = clock
         site = Site(instance=layout.instance)
         self.bed = bed
         self.access = Access(
@@ -121,6 +122,20 @@ def test_the_canary_comes_through(kit: Kit) -> None:
     assert "" == kit.bed.docker(NODE, "ps", "--all", "--quiet")
     assert [] == list(kit.bed.checkpoints.iterdir())
     assert {} == kit.bed.cgroup_processes(NODE)
+
+
+def test_a_canary_that_was_left_behind_is_cleared_away(kit: Kit) -> None:
+    """A daemon that was killed in the middle of a probe leaves nothing running for good."""
+    kit.setup.setup(NODE)
+    prober = kit.prober
+    prober._import_image(kit.access.of(NODE))
+    prober._engine.place(prober._order(NODE, Owner(uid=0, gid=0), kit.clock.now()))
+    assert kit.bed.cgroup_processes(NODE)
+
+    prober.clear(NODE)
+
+    assert {} == kit.bed.cgroup_processes(NODE)
+    assert "" == kit.bed.docker(NODE, "ps", "--all", "--quiet")
 
 
 def _can_save_others() -> bool:

@@ -27,6 +27,9 @@ class Nodes:
     def fingerprint(self, node: NodeName) -> Fingerprint:
         raise NotImplementedError
 
+    def clear(self, node: NodeName) -> None:
+        raise NotImplementedError
+
     def probe(self, node: NodeName) -> Probe:
         if node in self._flying:
             self.crowded.append(node)
