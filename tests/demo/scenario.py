@@ -51,7 +51,7 @@ class Size:
     #: How long a program runs when nothing disturbs it; it must outlast its moves.
     seconds: float = 100.0
     #: The same for the one that only computes, at the speed of an idle machine.
-    computing_seconds: float = 60.0
+    computing_seconds: float = 45.0
 
 
 class Scenario:
