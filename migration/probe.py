@@ -23,6 +23,7 @@ from migration.nodes import CANARY
 from migration.settings import Site, at
 from migration.stores.shared import SharedStore
 from migration.ticket import Keys
+from migration.words import PROLOG_CAME
 
 ROUNDS = 3
 IMAGE, IMAGE_TAG = "stopgap/canary", "1"
@@ -62,6 +63,11 @@ class Probe:
     other_users: bool
     figures: tuple[Round, ...]
     seconds: float
+
+    @property
+    def interrupted(self) -> bool:
+        """A prolog claimed the node in the middle: nothing was found out about it."""
+        return not self.passed and PROLOG_CAME in self.reason
 
     @property
     def rounds(self) -> int:

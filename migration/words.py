@@ -14,10 +14,11 @@ from migration.base import (
 from migration.docker import EngineSaidError
 from migration.manifest import ResumeReceipt
 
-#: The shim's reasons that are about the node and not about the generation.
 #: The shim's reason that is about what the submitter mounts.
 _ASTRAY = "which no job may mount"
-_SHIM_NODE_REASONS = ("a prolog has claimed", "cancelled:", "the ticket", "No space left")
+PROLOG_CAME = "a prolog has claimed"
+#: The shim's reasons that are about the node and not about the generation.
+_SHIM_NODE_REASONS = (PROLOG_CAME, "cancelled:", "the ticket", "No space left")
 
 
 def refused_create(said: EngineSaidError, order: StartOrder) -> EngineError:

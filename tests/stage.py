@@ -36,6 +36,7 @@ class Passed:
     passed: bool = True
     reason: str = ""
     other_users: bool = True
+    interrupted: bool = False
 
 
 @dataclass

@@ -22,6 +22,8 @@ class Canary(Protocol):
     def reason(self) -> str: ...
     @property
     def other_users(self) -> bool: ...
+    @property
+    def interrupted(self) -> bool: ...
 
 
 class Prober(Protocol):
@@ -61,7 +63,8 @@ def keep(tools: Tools, node: NodeName, canary: Canary, digest: str) -> None:
     One that had to give way to a priority job has found nothing: another is sent when the
     node is free again.
     """
-    if not canary.passed and _is_claimed(tools, node):
+    # The claim may be over by now, but the canary knows.
+    if canary.interrupted or (not canary.passed and _is_claimed(tools, node)):
         _log.info("probe.interrupted", node=node, reason=canary.reason)
         why = f"claimed during its probe: {canary.reason}"
         tools.observer.distrust(node, why, until=tools.clock.now())

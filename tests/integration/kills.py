@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.integration.life import Life, cgroup_of, lives
@@ -81,7 +82,7 @@ EVICTION: dict[str, Condition] = {
     "pages": lambda m: m.exists("1", "images", "pages-1.img"),
     "dumped": lambda m: m.exists("1", "images", "descriptors.json"),
     "committed": lambda m: m.exists("1", "manifest.json"),
-    "gone": lambda m: (m.exists("1", "manifest.json") and not (at := m.life(1))) or not at.pids,
+    "gone": lambda m: m.exists("1", "manifest.json") and ((at := m.life(1)) is None or not at.pids),
     "receipt": lambda m: m.exists("receipts", "1.checkpoint.json"),
     "parked": lambda m: m.state() != "evicting",
     "removed": lambda m: not m.container(1),
@@ -128,7 +129,7 @@ def _kill(is_meant: Callable[[list[str]], bool]) -> None:
     for pid, words in _commands():
         if is_meant(words):
             os.kill(pid, signal.SIGKILL)
-            wait_until(lambda gone=pid: _is_dead(gone), 20, f"the end of {words}")
+            wait_until(partial(_is_dead, pid), 20, f"the end of {words}")
 
 
 def _is_dead(pid: int) -> bool:

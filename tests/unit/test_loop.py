@@ -590,6 +590,21 @@ def test_a_canary_that_had_to_give_way_says_nothing(stage: Stage) -> None:
     assert 2 == stage.prober.canaries.count(N1)
 
 
+def test_a_canary_that_had_to_give_way_is_sent_again(stage: Stage) -> None:
+    """
+    A canary that a short priority job interrupted has found nothing against its node.
+    """
+    reason = "a prolog has claimed this node"
+    stage.prober.reports[N1] = Passed(passed=False, reason=reason, interrupted=True)
+    stage.submit("count")
+    stage.look()
+    stage.look()
+    stage.prober.reports.clear()
+    stage.run(3)
+
+    assert stage.observer.look().engines[N1].fit
+
+
 def test_a_canary_is_not_run_again_after_a_restart(stage: Stage) -> None:
     """
     A new daemon trusts a canary as long as nothing on the node has changed.
