@@ -60,7 +60,7 @@ def ask(
     return response.status, json.loads(text)
 
 
-def until(true: Callable[[], bool], seconds: float = 10) -> None:
+def until(true: Callable[[], bool], seconds: float = 30) -> None:
     """Wait for a condition."""
     clock = SystemClock()
     end = clock.monotonic() + seconds
