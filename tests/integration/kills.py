@@ -58,16 +58,17 @@ class Move:
     def state(self) -> str:
         return str(self.service.job(self.job)["state"])
 
-    def frozen(self) -> bool:
-        """Tell whether somebody has told the first segment to stop."""
-        place = cgroup_of(self.bed, self.source, self.job, 1)
-        told = [read_text(path) for path in place.glob("*/freezer.state")]
-        told += ["FROZEN" for path in place.glob("*/cgroup.freeze") if "1" in read_text(path)]
-        return any("FR" in word for word in told)
-
     def exists(self, *names: str) -> bool:
         """Tell whether there is such a file of the job's among the checkpoints."""
         return (self.checkpoints.joinpath(*names)).exists()
+
+
+def frozen(service: Service, node: str, job: int, epoch: int) -> bool:
+    """Tell whether somebody has told a segment to stop."""
+    place = cgroup_of(service.bed, node, job, epoch)
+    told = [read_text(path) for path in place.glob("*/freezer.state")]
+    told += ["FROZEN" for path in place.glob("*/cgroup.freeze") if "1" in read_text(path)]
+    return any("FR" in word for word in told)
 
 
 Condition = Callable[[Move], bool]
@@ -75,7 +76,7 @@ Condition = Callable[[Move], bool]
 #: From the claim to the end of the first segment, in this order.
 EVICTION: dict[str, Condition] = {
     "claimed": lambda _: True,
-    "frozen": Move.frozen,
+    "frozen": lambda m: frozen(m.service, m.source, m.job, 1),
     "evicting": lambda m: m.state() == "evicting",
     "dumping": lambda m: m.record(1, "dumping"),
     "generation": lambda m: m.exists("1"),

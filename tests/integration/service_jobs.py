@@ -53,6 +53,9 @@ while not os.path.exists("/data/stop"):
 print("out end", flush=True)
 """
 
+#: The same with something to carry along in its writable layer.
+LADEN = 'import os; open("/ballast", "wb").write(os.urandom(64 << 20))\n' + STEADY
+
 #: Cannot be saved: it has a child that it traces, and CRIU must trace that itself.
 TRACER = """
 import ctypes, os, time

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -30,11 +30,18 @@ class Service:
     @classmethod
     @contextmanager
     def start(
-        cls, *, nodes: int = 2, settings: Mapping[str, Mapping[str, object]] = QUICK
+        cls,
+        *,
+        nodes: int = 2,
+        settings: Mapping[str, Mapping[str, object]] = QUICK,
+        prepare: Callable[[Bed], None] = lambda _bed: None,
     ) -> Iterator[Self]:
-        """Start a bed with everything; it ends with the block."""
-        with Bed.start(nodes=nodes, daemon=True, settings=settings) as bed:
+        """Start a bed with everything, ``prepare`` before the daemon; it ends with the block."""
+        with Bed.start(nodes=nodes, settings=settings) as bed:
             service = cls(bed)
+            prepare(bed)
+            bed.start_daemon()
+            bed.setup_nodes()
             wait_until(service.all_fit, 300, "the canaries to come back", every=0.2)
             yield service
 
