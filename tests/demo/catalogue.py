@@ -1,12 +1,14 @@
 """The programs that are moved: none of them knows of checkpoints, each always prints the same."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PYTHON = "stopgap/python:1"
 BUSYBOX = "stopgap/busybox:1"
 
 #: Where a container finds the programs, and where it leaves its files.
 PROGRAMS, OUT = "/programs", "/out"
+
+COMPUTING_CORES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +44,9 @@ def catalogue(*, seconds: float, products: int) -> tuple[Program, ...]:
         Program(
             name="numpy",
             argv=_python("numpy_job.py", str(products), f"{OUT}/result.npy"),
-            cpus=2,
+            cpus=COMPUTING_CORES,
             memory_mib=512,
-            env=(("OPENBLAS_NUM_THREADS", "2"),),
+            env=(("OPENBLAS_NUM_THREADS", str(COMPUTING_CORES)),),
             files=("result.npy",),
         ),
         Program(
@@ -85,8 +87,12 @@ def catalogue(*, seconds: float, products: int) -> tuple[Program, ...]:
 
 
 def computation(products: int) -> Program:
-    """Return the program that does nothing but compute, to measure how fast it is here."""
-    return catalogue(seconds=1, products=products)[0]
+    """Return the program that does nothing but compute, to measure what a step of it takes.
+
+    It has one thread: several take time of cores while they wait for each other.
+    """
+    program = catalogue(seconds=1, products=products)[0]
+    return replace(program, env=(("OPENBLAS_NUM_THREADS", "1"),))
 
 
 def _python(name: str, *words: str) -> tuple[str, ...]:

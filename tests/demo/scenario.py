@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from daemon.api.client import Client
 from tests.demo import picture, report
-from tests.demo.catalogue import Program, catalogue, computation
+from tests.demo.catalogue import COMPUTING_CORES, Program, catalogue, computation
 from tests.demo.commands import finish, running
 from tests.demo.compare import differences
 from tests.demo.driver import next_claims, short_of
@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.4
 _PATIENCE_SECONDS = 600.0
 #: For the daemon to sweep what the last jobs have left.
 _SWEEP_SECONDS = 30.0
-_MEASURED_STEPS = 25
+_MEASURED = (1, 41)
 #: Where the canaries of all nodes take so long side by side, moves are slower too, and programs
 #: must last longer.  Found by trying; two cores that do nothing else need about 10 s.
 _SLOW_PROBE_SECONDS = 30.0
@@ -50,8 +50,9 @@ class Size:
     moves: int = 3
     #: How long a program runs when nothing disturbs it; it must outlast its moves.
     seconds: float = 100.0
-    #: The same for the one that only computes, at the speed of an idle machine.
-    computing_seconds: float = 45.0
+    #: The same for the one that only computes, if its threads had all their cores for themselves
+    #: and never waited for each other.
+    computing_seconds: float = 35.0
 
 
 class Scenario:
@@ -97,8 +98,7 @@ class Scenario:
     def _prepare(self) -> tuple[Program, ...]:
         bed, say = self._bed, self._view.say
         self._place.furnish()
-        step = self._references.step_seconds(computation(_MEASURED_STEPS))
-        products = round(self._size.computing_seconds / step)
+        products = self._products()
         bed.start_daemon()
         self._set_nodes_up()
         say(f"stopgap is set up on {' '.join(bed.nodes)}")
@@ -108,6 +108,12 @@ class Scenario:
         say("all nodes are fit: a canary went on in three other containers on each")
         slowness = min(max(1.0, 0.6 + took / _SLOW_PROBE_SECONDS), _SLOWEST)
         return catalogue(seconds=self._size.seconds * slowness, products=products)
+
+    def _products(self) -> int:
+        """Size the program that only computes so that no machine like this one is faster."""
+        few, many = (self._references.core_seconds(computation(n)) for n in _MEASURED)
+        step = (many - few) / (_MEASURED[1] - _MEASURED[0])
+        return round(self._size.computing_seconds * COMPUTING_CORES / step)
 
     def _set_nodes_up(self) -> None:
         """All of them side by side; one command takes its nodes one after another."""
