@@ -74,6 +74,9 @@ def wait_problem(service: Service, words: str) -> None:
 
 
 def test_unknown_image(service: Service) -> None:
+    """
+    Only nodes know their images, so the job ends there, before anything has run.
+    """
     reason = failed(service, "--image", "nobody/knows:7", "--", "true")
 
     assert "there is no image nobody/knows:7 on n" in reason
@@ -81,6 +84,9 @@ def test_unknown_image(service: Service) -> None:
 
 
 def test_image_that_speaks_in_our_name(service: Service) -> None:
+    """
+    An image with a variable of ours is no ticket.
+    """
     for node in service.bed.nodes:
         service.bed.docker(node, "create", "--name", "origin", "stopgap/busybox:1", "true")
         change = ("--change", "ENV STOPGAP_TICKET=mine")
@@ -105,6 +111,9 @@ def test_missing_program(service: Service) -> None:
 
 
 def test_mount_outside_the_list(service: Service) -> None:
+    """
+    The refusal says what may be mounted.
+    """
     said = refused(service, *IMAGE, "--mount", "/etc:/data", "--", "true")
 
     assert "/etc may not be mounted" in said
@@ -112,6 +121,9 @@ def test_mount_outside_the_list(service: Service) -> None:
 
 
 def test_mount_through_a_link_outside_the_list(service: Service) -> None:
+    """
+    What counts is where a path leads.
+    """
     link = service.bed.data / "elsewhere"
     link.symlink_to("/etc")
     said = refused(service, *IMAGE, "--mount", f"{link}:/data", "--", "true")
@@ -120,6 +132,9 @@ def test_mount_through_a_link_outside_the_list(service: Service) -> None:
 
 
 def test_mounted_socket(service: Service) -> None:
+    """
+    Whoever holds the other end would stay behind.
+    """
     path = service.bed.data / "talk"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -130,22 +145,34 @@ def test_mounted_socket(service: Service) -> None:
 
 
 def test_mount_of_what_is_not_there(service: Service) -> None:
+    """
+    A typo is told at once, not by an empty directory in the job.
+    """
     said = refused(service, *IMAGE, "--mount", f"{service.bed.data}/none:/data", "--", "true")
 
     assert "none does not exist create it, or correct the --mount" in said
 
 
 def test_no_memory(service: Service) -> None:
+    """
+    The command line knows that nothing runs in no memory.
+    """
     assert "--mem" in refused(service, *IMAGE, "--mem", "0", "--", "true", code=2)
 
 
 def test_no_command(service: Service) -> None:
+    """
+    An example of how to write it is part of the complaint.
+    """
     said = refused(service, *IMAGE, code=2)
 
     assert "the command is missing; write it last, after --" in said
 
 
 def test_variable_of_ours(service: Service) -> None:
+    """
+    Names of ours are refused, and values are never printed.
+    """
     said = refused(service, *IMAGE, "--env", "STOPGAP_TICKET=secret", "--", "true")
 
     assert "STOPGAP_TICKET cannot be set" in said
@@ -185,6 +212,9 @@ def test_second_daemon(service: Service) -> None:
 
 
 def test_no_daemon(service: Service, tmp_path: Path) -> None:
+    """
+    An exit code of its own, and where to look.
+    """
     said = service.cli("queue", "--socket", str(tmp_path / "none"), check=False)
 
     assert 3 == said.returncode
