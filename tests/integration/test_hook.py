@@ -1,5 +1,6 @@
 """No priority job ever meets a process of ours on its node, whatever has become of the daemon."""
 
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -152,10 +153,27 @@ def test_daemon_comes_back_in_time(service: Service, steady: Steady) -> None:
     assert 0 == service.job(steady.job)["lost_seconds"]
 
 
-def _prologs(service: Service, node: str) -> list[Path]:
+def test_hook_that_is_killed(service: Service, steady: Steady) -> None:
+    """
+    A hook that loses its process begins again: the priority job still waits for the end of ours.
+    """
+    node = service.wait_node(steady.job)
+    _hang(service)
+    priority = PriorityJob(service, node)
+    for pid in wait_until(lambda: _prologs(service, node), 60, "the prolog", every=0.005):
+        os.kill(pid, signal.SIGKILL)
+    restore(service)
+
+    priority.assert_alone()
+    service.wait_node(steady.job, other_than=node)
+    steady.finish()
+
+
+def _prologs(service: Service, node: str) -> list[int]:
     """Return the hooks that are at work on a node."""
     program = f"{service.bed.layout.install_dir(node)}/stopgap-runc\0stopgap\0prolog"
-    return [p for p in Path("/proc").glob("[0-9]*/cmdline") if program in read_text(p)]
+    found = (p for p in Path("/proc").glob("[0-9]*/cmdline") if program in read_text(p))
+    return [int(path.parent.name) for path in found]
 
 
 @pytest.mark.parametrize("moment", ["queued", "starting", "container", "cgroup", "running"])

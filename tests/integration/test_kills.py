@@ -8,6 +8,7 @@ import pytest
 from tests.integration import kills
 from tests.integration.kills import EVICTION, RESUME, VICTIMS, Move
 from tests.integration.life import Watcher
+from tests.integration.service_jobs import Steady
 from tests.integration.service_kit import Service, story
 from tests.testbed import wait_until
 
@@ -75,3 +76,36 @@ def test_killed_in_the_midst(service: Service, move: Move, victim: str, moment: 
         return
     assert 0 == found["lost_seconds"], story(found)
     assert list(range(len(counted))) == counted, story(found)
+
+
+@pytest.mark.parametrize("victim", ["stopgapd", "dockerd"])
+def test_killed_among_several(service: Service, victim: str) -> None:
+    """
+    One job of the node is saved, the others are about to be: all of them go on elsewhere.
+    """
+    first = Move(service, f"several-{victim}")
+    others = [Steady(service, f"several-{victim}-{number}") for number in (1, 2)]
+    for job in others:
+        assert first.source == service.wait_node(job.job)
+        job.wait_progress()
+    jobs = [first.steady, *others]
+
+    def one_saved() -> bool:
+        return any((service.store_of(job.job) / "1/manifest.json").exists() for job in jobs)
+
+    with Watcher.watching(service.bed):
+        service.api.drain(first.source)
+        wait_until(one_saved, 60, "the first checkpoint", every=0.001)
+        VICTIMS[victim](first, 1)
+        kills.revive(service)
+        for job in jobs:
+            service.wait_node(job.job, other_than=first.source)
+            job.wait_progress()
+        for job in jobs:
+            job.finish()
+            found = service.job(job.job)
+            assert 0 == found["lost_seconds"], story(found)
+            counted = job.counted()
+            assert list(range(len(counted))) == counted, story(found)
+    service.cli("node", "undrain", first.source)
+    wait_until(lambda: not kills.leftovers(service), 60, "the nodes to be empty")
