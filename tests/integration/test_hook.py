@@ -102,7 +102,7 @@ def test_daemon_alive(service: Service, steady: Steady) -> None:
     priority = PriorityJob(service, node)
 
     priority.assert_alone()
-    service.wait_node(steady.job, other_than=node)
+    service.wait_segment(steady.job, 2)
     steady.finish()
     assert 0 == service.job(steady.job)["lost_seconds"]
 
@@ -148,7 +148,7 @@ def test_daemon_comes_back_in_time(service: Service, steady: Steady) -> None:
     restore(service)
 
     priority.assert_alone()
-    service.wait_node(steady.job, other_than=node)
+    service.wait_segment(steady.job, 2)
     steady.finish()
     assert 0 == service.job(steady.job)["lost_seconds"]
 
@@ -165,7 +165,7 @@ def test_hook_that_is_killed(service: Service, steady: Steady) -> None:
     restore(service)
 
     priority.assert_alone()
-    service.wait_node(steady.job, other_than=node)
+    service.wait_segment(steady.job, 2)
     steady.finish()
 
 
