@@ -58,6 +58,13 @@ class Move:
     def state(self) -> str:
         return str(self.service.job(self.job)["state"])
 
+    def gone(self) -> bool:
+        """Tell whether the first segment was committed and has no process left."""
+        if not self.exists("1", "manifest.json"):
+            return False
+        at = self.life(1)
+        return at is None or not at.pids
+
     def exists(self, *names: str) -> bool:
         """Tell whether there is such a file of the job's among the checkpoints."""
         return (self.checkpoints.joinpath(*names)).exists()
@@ -83,9 +90,9 @@ EVICTION: dict[str, Condition] = {
     "pages": lambda m: m.exists("1", "images", "pages-1.img"),
     "dumped": lambda m: m.exists("1", "images", "descriptors.json"),
     "committed": lambda m: m.exists("1", "manifest.json"),
-    "gone": lambda m: m.exists("1", "manifest.json") and ((at := m.life(1)) is None or not at.pids),
+    "gone": Move.gone,
     "receipt": lambda m: m.exists("receipts", "1.checkpoint.json"),
-    "parked": lambda m: m.state() != "evicting",
+    "parked": lambda m: m.state() not in {"running", "evicting"},
     "removed": lambda m: not m.container(1),
 }
 

@@ -71,8 +71,8 @@ def test_killed_in_the_midst(service: Service, move: Move, victim: str, moment: 
     found = service.job(move.job)
     print(story(found))
     counted = move.steady.counted()
-    if moment == "claimed":
-        # It may have been killed before the first call.
+    if moment in {"claimed", "running"}:
+        # It may have been killed while it ran, before the first call or after the last one.
         return
     assert 0 == found["lost_seconds"], story(found)
     assert list(range(len(counted))) == counted, story(found)
