@@ -170,6 +170,16 @@ def revive(service: Service) -> None:
         service.bed.start_daemon()
 
 
+def tidy(service: Service) -> None:
+    """Put the bed in order after a test, however that ended."""
+    revive(service)
+    for job in service.api.jobs():
+        service.api.cancel(job["id"])
+    for node in service.bed.nodes:
+        service.api.undrain(node)
+    wait_until(lambda: not leftovers(service), 60, "the nodes to be empty")
+
+
 def wait_moment(move: Move, condition: Condition, what: str) -> None:
     wait_until(lambda: condition(move), 60, what, every=_EVERY)
 

@@ -41,11 +41,7 @@ def move(service: Service, request: pytest.FixtureRequest) -> Iterator[Move]:
     """A job that runs, and a bed in order after the test."""
     move = Move(service, request.node.callspec.id)
     yield move
-    kills.revive(service)
-    move.steady.stop()
-    service.api.cancel(move.job) if service.job(move.job)["ended"] is None else None
-    service.cli("node", "undrain", move.source)
-    wait_until(lambda: not kills.leftovers(service), 60, "the nodes to be empty")
+    kills.tidy(service)
 
 
 @pytest.mark.parametrize(("victim", "moment"), CASES)
@@ -79,27 +75,26 @@ def test_killed_in_the_midst(service: Service, move: Move, victim: str, moment: 
 
 
 @pytest.mark.parametrize("victim", ["stopgapd", "dockerd"])
-def test_killed_among_several(service: Service, victim: str) -> None:
+def test_killed_among_several(service: Service, move: Move, victim: str) -> None:
     """
     One job of the node is saved, the others are about to be: all of them go on elsewhere.
     """
-    first = Move(service, f"several-{victim}")
     others = [Steady(service, f"several-{victim}-{number}") for number in (1, 2)]
     for job in others:
-        assert first.source == service.wait_node(job.job)
+        assert move.source == service.wait_node(job.job)
         job.wait_progress()
-    jobs = [first.steady, *others]
+    jobs = [move.steady, *others]
 
     def one_saved() -> bool:
         return any((service.store_of(job.job) / "1/manifest.json").exists() for job in jobs)
 
     with Watcher.watching(service.bed):
-        service.api.drain(first.source)
+        service.api.drain(move.source)
         wait_until(one_saved, 60, "the first checkpoint", every=0.001)
-        VICTIMS[victim](first, 1)
+        VICTIMS[victim](move, 1)
         kills.revive(service)
         for job in jobs:
-            service.wait_node(job.job, other_than=first.source)
+            service.wait_node(job.job, other_than=move.source)
             job.wait_progress()
         for job in jobs:
             job.finish()
@@ -107,5 +102,3 @@ def test_killed_among_several(service: Service, victim: str) -> None:
             assert 0 == found["lost_seconds"], story(found)
             counted = job.counted()
             assert list(range(len(counted))) == counted, story(found)
-    service.cli("node", "undrain", first.source)
-    wait_until(lambda: not kills.leftovers(service), 60, "the nodes to be empty")
