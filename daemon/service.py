@@ -145,6 +145,10 @@ class Service:
         access = Access(wiring.engine_settings(config), wiring.node_settings(config), site.instance)
         stack.callback(access.close)
         shared = SharedStore(config.checkpoints.root, site.instance, keys.site)
+        try:
+            shared.claim(config.daemon.state_dir / "checkpoints.root")
+        except OSError as exc:
+            raise StartError(str(exc)) from exc
         engine = DockerEngine(access, site, keys, shared, clock)
         self._observer = self._eyes(adapter, engine, store)
         stack.callback(self._observer.close)

@@ -136,6 +136,15 @@ class Engine(Protocol):
             EngineUnreachableError: nothing is known about the node.
         """
 
+    def ready(self, node: NodeName) -> None:
+        """
+        Find out whether an order to the node makes sense now.
+
+        Raises:
+            EngineUnreachableError: the engine does not answer, or the checkpoints cannot be
+                written; nothing was ordered.
+        """
+
     def place(self, order: StartOrder) -> Placed:
         """
         Start or resume a segment, once.

@@ -25,6 +25,7 @@ from migration.base import (
     Census,
     CgroupCensus,
     EngineError,
+    EngineUnreachableError,
     NodeUnfitError,
     Placed,
     Saved,
@@ -72,6 +73,13 @@ class DockerEngine:
         views = [_view(docker, f) for f in docker.get("/containers/json", all=1, filters=wanted)]
         found = [v for v in views if v is not None and v.job < FIRST_CANARY]
         return tuple(sorted(found, key=lambda v: (v.job, v.epoch)))
+
+    def ready(self, node: NodeName) -> None:
+        self.survey(node)
+        try:
+            self._store.check_root()
+        except OSError as exc:
+            raise EngineUnreachableError(f"no checkpoint could be written: {exc}") from exc
 
     def place(self, order: StartOrder) -> Placed:
         return self._placer.place(self._access.of(order.ref.node), order)

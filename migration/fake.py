@@ -81,6 +81,9 @@ class FakeEngine:
             listed = [s for s in here.segments.values() if s.listed]
             return tuple(s.view() for s in sorted(listed, key=lambda s: (s.ref.job, s.ref.epoch)))
 
+    def ready(self, node: NodeName) -> None:
+        self.survey(node)
+
     def place(self, order: StartOrder) -> Placed:
         ref = order.ref
         with self._call("place", ref.node) as here:

@@ -21,6 +21,8 @@ LAYER = "layer.tar"
 RECEIPTS = "receipts"
 CANCEL = "cancel"
 LOCK = "lock"
+#: In the root: whose it is.
+ROOT_MARK = "stopgap-root"
 
 
 class InvalidCheckpointError(Exception):

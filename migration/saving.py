@@ -51,8 +51,11 @@ class Saver:
         if receipt is None or not receipt.ok:
             # Asked before, for afterwards the engine's own pause is in the way.
             paused = _is_paused(docker, container)
-            self._store.prepare(ref.job)
-            self._store.drop_checkpoint_receipt(ref)
+            try:
+                self._store.prepare(ref.job)
+                self._store.drop_checkpoint_receipt(ref)
+            except OSError as exc:
+                raise NotSavedError(str(exc), frozen=paused) from exc
             receipt = self._ask(docker, container, ref, deadline_seconds)
             if not receipt.ok:
                 why = one_line(receipt.error or "no reason given")

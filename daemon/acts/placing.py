@@ -34,7 +34,7 @@ def place(tools: Tools, action: Place) -> None:
     ref = SegmentRef(job=action.job, epoch=action.epoch, node=action.node)
     try:
         # As long as nothing was ordered a silent engine is only a node to avoid.
-        tools.engine.survey(action.node)
+        tools.engine.ready(action.node)
     except EngineUnreachableError as exc:
         tools.observer.distrust(action.node, str(exc), until=now + tools.distrust)
         return

@@ -1,10 +1,13 @@
 """Checkpoints in a directory that the daemon and all nodes share.
 
-The shim writes generations and receipts; the daemon prepares, reads and deletes.
+The shim writes generations and receipts; the daemon prepares, reads and deletes.  An empty
+mount point looks just like a root without checkpoints, so the root carries a mark, and
+without it nothing is concluded from what is not there.
 """
 
 import fcntl
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -18,6 +21,10 @@ from migration.manifest import (
 )
 
 
+class RootError(OSError):
+    """The root is not that of this installation's checkpoints."""
+
+
 class SharedStore:
     """The checkpoints of one installation."""
 
@@ -25,9 +32,54 @@ class SharedStore:
         self._root = root
         self._instance = instance
         self._site_key = site_key
+        self._mark = ""
+
+    def claim(self, memory: Path) -> None:
+        """
+        Take the root for this installation, or find that it is the one of the last time.
+
+        ``memory`` is a file in the daemon's own state that remembers which root was marked how.
+
+        Raises:
+            RootError: the mark is gone, or another's.
+            OSError: one of the two cannot be read or written.
+        """
+        here, mark = str(self._root), f"{self._instance} {secrets.token_hex(16)}\n"
+        marked = ""
+        if memory.exists():
+            marked, _, mark = memory.read_text().partition("\n")
+        self._mark = mark
+        if marked != here and not (self._root / names.ROOT_MARK).exists():
+            _write_whole(self._root / names.ROOT_MARK, mark)
+        self.check_root()
+        _write_whole(memory, f"{here}\n{mark}")
+
+    def check_root(self) -> None:
+        """
+        Find out whether what is not in the root is really not there.
+
+        Raises:
+            RootError: it cannot be known.
+        """
+        path = self._root / names.ROOT_MARK
+        try:
+            found = path.read_text()
+        except FileNotFoundError:
+            raise RootError(f"{path} is missing; is {self._root} mounted?") from None
+        if found != self._mark:
+            raise RootError(
+                f"{path} is another installation's; give this one a checkpoints.root of its own, "
+                "or empty it if that installation is no more"
+            )
 
     def prepare(self, job: JobId) -> None:
-        """Make the job's directory, for root alone, and take back an old cancel."""
+        """
+        Make the job's directory, for root alone, and take back an old cancel.
+
+        Raises:
+            OSError: it cannot be made, or the root is not ours.
+        """
+        self.check_root()
         folder = self.folder(job)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / names.CANCEL).unlink(missing_ok=True)
@@ -67,7 +119,11 @@ class SharedStore:
 
         The receipt names it.  A shim that was killed between its commit and its receipt
         has left a manifest of the segment's epoch, which is as good.
+
+        Raises:
+            RootError: the checkpoints are out of sight.
         """
+        self.check_root()
         receipt = self.checkpoint_receipt(ref)
         if receipt and receipt.ok and receipt.generation is not None:
             try:
@@ -137,6 +193,15 @@ class SharedStore:
 
     def _receipt(self, ref: SegmentRef, name: str) -> Path:
         return self.folder(ref.job) / names.RECEIPTS / name
+
+
+def _write_whole(path: Path, text: str) -> None:
+    half = path.with_name(f"{path.name}.half")
+    with half.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
 
 
 def _delete(folder: Path) -> None:

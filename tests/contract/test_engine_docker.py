@@ -66,6 +66,7 @@ class DockerBench:
             layout.instance,
         )
         self.store = SharedStore(layout.checkpoints, layout.instance, self.keys.site)
+        self.store.claim(layout.state / "checkpoints.root")
         self.engine = DockerEngine(self.access, self.site, self.keys, self.store, self.clock)
         self._job = job_numbers()
         self._used: list[JobId] = []

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from migration.manifest import ROOT_MARK
 from tests.testbed import Bed, cgroups
 from tests.testbed.processes import command, everybody
 
@@ -34,7 +35,11 @@ class Leftovers:
             ]
             found += [f"cgroup {entry}" for entry in cgroups.folders(top) if entry.name != node]
         found += [f"mount {point}" for point in sorted(_mounts(bed.root) - self._mounts)]
-        found += [f"checkpoint {entry}" for entry in sorted(bed.checkpoints.rglob("*"))]
+        found += [
+            f"checkpoint {entry}"
+            for entry in sorted(bed.checkpoints.rglob("*"))
+            if entry.name != ROOT_MARK
+        ]
         return found
 
     def _shims(self) -> list[int]:

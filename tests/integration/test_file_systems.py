@@ -1,12 +1,15 @@
-"""A file system that fails its jobs: full, or with links that lead astray."""
+"""A file system that fails its jobs: not mounted, or with links that lead astray."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.life import lives
 from tests.integration.service_jobs import Steady
-from tests.integration.service_kit import Service
+from tests.integration.service_kit import Service, story
 from tests.testbed import wait_until
 
 pytestmark = pytest.mark.bed
@@ -32,27 +35,31 @@ def test_a_link_out_of_the_shared_directory_is_refused(service: Service) -> None
     assert "/etc" in refused.stderr
 
 
-def test_a_full_disk_lets_the_job_go_on(service: Service) -> None:
+def test_checkpoints_out_of_sight_are_not_gone(service: Service) -> None:
     """
-    Where nothing can be saved a job whose node is wanted no more goes on without a gap.
+    An empty mount point is no root without checkpoints: what was saved is waited for.
     """
-    job = Steady(service, "full")
-    node = service.wait_node(job.job)
-    folder = service.store_of(job.job)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "full", str(folder)], check=True
-    )
+    job = Steady(service, "out-of-sight")
+    source = service.wait_node(job.job)
+    job.wait_progress()
+    service.api.drain(source)
+    target = service.wait_node(job.job, other_than=source)
+    job.wait_progress()
+
+    root = str(service.bed.checkpoints)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700", "hidden", root], check=True)
     try:
-        service.cli("node", "drain", node)
+        (life,) = [at for at in lives(service.bed) if at.job == job.job and at.pids]
+        for pid in life.pids:
+            os.kill(pid, signal.SIGKILL)
         wait_until(
-            lambda: "No space left" in service.job(job.job)["reason"], 60, "a checkpoint to fail"
+            lambda: f"is {root} mounted?" in service.job(job.job)["reason"], 60, "it to be noticed"
         )
-        service.cli("node", "undrain", node)
-        assert node == service.wait_node(job.job)
-        job.wait_progress()
+        assert target == service.job(job.job)["node"]
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run(["umount", root], check=True)
+    service.api.undrain(source)
+
+    found = service.wait_segment(job.job, 3)
+    assert [None, 1, 1] == [segment["resumed_from"] for segment in found["segments"]], story(found)
     job.finish()
-    found = service.job(job.job)
-    assert (1, 0, 0) == (len(found["segments"]), found["evictions"], found["lost_seconds"])

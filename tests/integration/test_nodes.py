@@ -45,6 +45,7 @@ class Kit:
             layout.instance,
         )
         store = SharedStore(layout.checkpoints, layout.instance, keys.site)
+        store.claim(layout.state / "checkpoints.root")
         self.setup = NodeSetup(self.access, keys, layout.instance, clock)
         self.engine = DockerEngine(self.access, site, keys, store, clock)
         self.prober = Prober(self.access, site, keys, store, clock)

@@ -15,7 +15,10 @@ CONTENT = {"images/inventory.img": b"inventory", "layer.tar": b"layer"}
 
 def store_in(root: Path) -> SharedStore:
     """Return a store with the keys that are used here."""
-    return SharedStore(root, INSTANCE, SITE_KEY)
+    root.mkdir(exist_ok=True)
+    store = SharedStore(root, INSTANCE, SITE_KEY)
+    store.claim(root / "memory")
+    return store
 
 
 def write_generation(root: Path, job: int, generation: int, /, **changed: Any) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from daemon.core.types import Epoch, Generation, JobId, NodeName, SegmentRef
-from migration.manifest import InvalidCheckpointError, read_manifest
+from migration.manifest import ROOT_MARK, InvalidCheckpointError, read_manifest
+from migration.stores.shared import RootError, SharedStore
 from tests.unit.generations import store_in, write_generation, write_receipt
 
 JOB = JobId(7)
@@ -150,7 +151,7 @@ def test_forget_all_leaves_nothing(tmp_path: Path) -> None:
     store.forget(JOB)
     store.forget(JOB)
 
-    assert [] == list(tmp_path.iterdir())
+    assert not store.folder(JOB).exists()
 
 
 def _numbers(root: Path) -> set[str]:
@@ -168,3 +169,34 @@ def test_what_cannot_be_read_is_not_taken_for_absent(tmp_path: Path, name: str) 
 
     with pytest.raises(IsADirectoryError):
         store.settled(REF)
+
+
+def test_a_root_without_its_mark_hides_its_checkpoints(tmp_path: Path) -> None:
+    """What is not mounted may hold anything: nothing is concluded from its absence."""
+    store = store_in(tmp_path)
+    write_generation(tmp_path, 7, 1, epoch=3)
+    (tmp_path / ROOT_MARK).rename(tmp_path / "hidden")
+
+    with pytest.raises(RootError, match="mounted"):
+        store.settled(REF)
+    with pytest.raises(RootError, match="mounted"):
+        store.prepare(JOB)
+    with pytest.raises(RootError, match="mounted"):
+        store.claim(tmp_path / "memory")
+
+
+def test_a_root_of_another_installation_is_refused(tmp_path: Path) -> None:
+    """Two of them would number their jobs alike."""
+    store_in(tmp_path)
+
+    with pytest.raises(RootError, match="another installation"):
+        SharedStore(tmp_path, "other", b"o" * 32).claim(tmp_path / "others-memory")
+
+
+def test_a_root_may_move_with_its_mark(tmp_path: Path) -> None:
+    """An administrator may mount the same file system elsewhere."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    store_in(old)
+    old.rename(new)
+
+    store_in(new)
