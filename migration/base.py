@@ -10,10 +10,13 @@ from datetime import datetime
 from typing import Protocol
 
 from daemon.core.types import (
+    AfterCrash,
     Checkpoint,
+    CheckpointKind,
     Generation,
     JobId,
     JobSpec,
+    Machine,
     NodeName,
     SegmentRef,
     SegmentView,
@@ -48,6 +51,19 @@ class NotResumableError(EngineError):
     """The generation cannot be resumed here; no instruction of the job ran."""
 
 
+class ChangedFilesError(NotResumableError):
+    """
+    Files of the job have changed since the checkpoint, and the order says ``hold``.
+
+    Nothing was touched: an order with ``resume`` goes on from the same files.
+    """
+
+    def __init__(self, reason: str, *, files: tuple[str, ...]) -> None:
+        super().__init__(reason)
+        #: One line each, for people: the path as the job sees it, and what happened to it.
+        self.files = files
+
+
 class StillAliveError(EngineError):
     """Processes of the segment survived; its node must be treated as occupied."""
 
@@ -67,6 +83,13 @@ class StartOrder:
     seen: datetime
     #: What to resume from; None is a start from the beginning.
     generation: Generation | None = None
+    #: For a generation that is older than what the job did: its node crashed, or it was killed
+    #: without being saved.  Before anything of the job runs, the files below its writable mounts
+    #: that it had open for writing, or that ``spec.results`` names, are cut back to what they were
+    #: (the tails are kept with the job's checkpoints until ``forget`` takes the generation), and
+    #: this says what to do about those that changed in another way.  None: the job did nothing
+    #: after the generation, as after an eviction, and its files are left alone.
+    after_crash: AfterCrash | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +100,9 @@ class Placed:
     image_digest: str
     #: From the order to the first instruction.
     seconds: float
+    #: After a crash, with ``resume``: files that have changed and were not put right, one line
+    #: each, for people.
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +114,15 @@ class Saved:
     freeze_seconds: float
     #: From the call to the empty cgroup.
     vacate_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A committed checkpoint of a segment that goes on."""
+
+    checkpoint: Checkpoint
+    #: How long the job stood still for it.
+    freeze_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +152,21 @@ class Fingerprint:
     criu: str
     boot_id: str
     cgroup: str
+    #: A digest of ``cpu``.
     cpu_flags: str
+    architecture: str = ""
+    #: The processor's flags, blanks between them.
+    cpu: str = ""
+
+    @property
+    def machine(self) -> Machine:
+        """Return what a checkpoint's own machine is compared with (``daemon.core.fit``)."""
+        return Machine(
+            architecture=self.architecture,
+            cgroup=self.cgroup,
+            cpu=frozenset(self.cpu.split()),
+            criu=self.criu,
+        )
 
     @property
     def digest(self) -> str:
@@ -154,6 +203,7 @@ class Engine(Protocol):
 
         Raises:
             OrderRefusedError: no node could do it (unknown image, missing mount source).
+            ChangedFilesError: the order says ``hold``, and there is something to look at.
             NotResumableError: the generation is at fault, or does not fit this node.
             NodeUnfitError: the node is at fault, or a prolog has claimed it.
             EngineUnreachableError: it may or may not have happened.
@@ -174,12 +224,43 @@ class Engine(Protocol):
             EngineUnreachableError: it may or may not have happened; ask ``settled``.
         """
 
+    def save(
+        self,
+        ref: SegmentRef,
+        *,
+        deadline_seconds: float,
+        kind: CheckpointKind = CheckpointKind.PERIODIC,
+    ) -> Kept:
+        """
+        Save the segment and let it go on, in the state in which it was found.
+
+        It stands still while its images and its writable layer are written.  From the call on,
+        and until ``checkpoint`` is called for the segment, whatever asks the node for a
+        checkpoint of it, also an earlier call that comes through late, keeps it alive.
+
+        Raises:
+            NotSavedError: the job goes on in the state in which it was found; the text says in
+                plain words what stands in the way.
+            EngineUnreachableError: it may or may not have happened; the job may stand still until
+                ``thaw``.  ``checkpoints`` tells whether there is a new one.
+        """
+
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         """
         Return the checkpoint that this segment committed at its end, if there is one.
 
+        Never one that it went on from.
+
         Raises:
             EngineUnreachableError: the checkpoints cannot be read; there may be one.
+        """
+
+    def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
+        """
+        List what the job can be resumed from, of every kind, oldest first.
+
+        Raises:
+            EngineUnreachableError: the checkpoints cannot be read; there may be some.
         """
 
     def signal(self, ref: SegmentRef, signal: int) -> None:
@@ -194,8 +275,15 @@ class Engine(Protocol):
             EngineUnreachableError: nothing is proven.
         """
 
-    def logs(self, ref: SegmentRef, *, follow: bool = False) -> Iterator[bytes]:
-        """Yield what the segment printed, from its beginning, stdout and stderr in order."""
+    def logs(
+        self, ref: SegmentRef, *, follow: bool = False, until: datetime | None = None
+    ) -> Iterator[bytes]:
+        """
+        Yield what the segment printed, from its beginning, stdout and stderr in order.
+
+        ``until`` is the time of a checkpoint of the segment: what was printed after it is left
+        out, for the segment that is resumed from it will print it again.
+        """
 
     def remove(self, ref: SegmentRef) -> None:
         """Remove the container and its cgroup; idempotent."""

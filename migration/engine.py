@@ -6,11 +6,13 @@ Docker carries out; the shim's receipts and the node's cgroups say what has happ
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from daemon.clock import Clock
 from daemon.core.types import (
     Checkpoint,
+    CheckpointKind,
     Epoch,
     Generation,
     JobId,
@@ -26,7 +28,9 @@ from migration.base import (
     CgroupCensus,
     EngineError,
     EngineUnreachableError,
+    Kept,
     NodeUnfitError,
+    NotSavedError,
     Placed,
     Saved,
     StartOrder,
@@ -101,8 +105,25 @@ class DockerEngine:
             self.kill(ref)
         return done.saved
 
+    def save(
+        self,
+        ref: SegmentRef,
+        *,
+        deadline_seconds: float,
+        kind: CheckpointKind = CheckpointKind.PERIODIC,
+    ) -> Kept:
+        raise NotSavedError("this engine cannot save a job that goes on", frozen=False)
+
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         return self._saver.settled(ref)
+
+    def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
+        try:
+            self._store.check_root()
+            return self._store.checkpoints(job)
+        except OSError as exc:
+            words = f"the checkpoints of job {job} cannot be read: {exc}"
+            raise EngineUnreachableError(words) from exc
 
     def signal(self, ref: SegmentRef, signal: int) -> None:
         self._unless_ended(ref, "kill", signal=signal)
@@ -111,14 +132,19 @@ class DockerEngine:
         # Not through Docker: its kill may hang, and the shim saves a frozen job before it.
         self._reap(self._access.of(ref.node), ref)
 
-    def logs(self, ref: SegmentRef, *, follow: bool = False) -> Iterator[bytes]:
+    def logs(
+        self, ref: SegmentRef, *, follow: bool = False, until: datetime | None = None
+    ) -> Iterator[bytes]:
         docker = self._access.of(ref.node).docker
         name = self._name(ref)
         if ref in self._gone or self._store.settled(ref) is not None:
             # Docker notices an end a moment later, and the log is whole only then.
             with suppress(EngineError):
                 docker.call("POST", f"/containers/{name}/wait")
-        yield from output.followed(docker, name) if follow else output.printed(docker, name)
+        if follow and until is None:
+            yield from output.followed(docker, name)
+        else:
+            yield from output.printed(docker, name, until=until)
 
     def remove(self, ref: SegmentRef) -> None:
         access = self._access.of(ref.node)

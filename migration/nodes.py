@@ -103,6 +103,8 @@ class NodeSetup:
             boot_id=str(said.get("boot_id", "")),
             cgroup=str(said.get("cgroup", "")),
             cpu_flags=str(said.get("cpu_flags", "")),
+            architecture=str(said.get("machine", "")),
+            cpu=str(said.get("cpu", "")),
         )
 
     def files(self, node: NodeName) -> dict[str, HostFile]:

@@ -1,6 +1,7 @@
 """What a container printed, complete and in the order in which Docker wrote it down."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from migration.base import EngineUnreachableError
 from migration.docker import Docker, EngineSaidError, demultiplexed
@@ -9,10 +10,17 @@ from migration.docker import Docker, EngineSaidError, demultiplexed
 _SHORTEST_SILENCE, _LONGEST_SILENCE = 30.0, 600.0
 
 
-def printed(docker: Docker, container: str, *, skip: int = 0) -> Iterator[bytes]:
-    """Yield what is there now, without its first bytes; nothing when there is no container."""
+def printed(
+    docker: Docker, container: str, *, skip: int = 0, until: datetime | None = None
+) -> Iterator[bytes]:
+    """
+    Yield what is there now, without its first bytes; nothing when there is no container.
+
+    ``until`` is a moment of the node's clock, at which the job stood still.
+    """
+    limit = {} if until is None else {"until": f"{until.timestamp():.6f}"}
     try:
-        yield from _skipping(_read(docker, container, silence=None, follow=0), skip)
+        yield from _skipping(_read(docker, container, silence=None, follow=0, **limit), skip)
     except EngineSaidError as exc:
         if exc.status != 404:
             raise
@@ -50,9 +58,12 @@ def runs(docker: Docker, container: str) -> bool:
     return bool(state["Running"])
 
 
-def _read(docker: Docker, container: str, *, silence: float | None, follow: int) -> Iterator[bytes]:
+def _read(
+    docker: Docker, container: str, *, silence: float | None, follow: int, **more: str
+) -> Iterator[bytes]:
     where = f"/containers/{container}/logs"
-    with docker.stream(where, silence_seconds=silence, stdout=1, stderr=1, follow=follow) as answer:
+    wanted = {"stdout": 1, "stderr": 1, "follow": follow} | more
+    with docker.stream(where, silence_seconds=silence, **wanted) as answer:
         yield from demultiplexed(answer)
 
 

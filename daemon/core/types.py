@@ -74,6 +74,26 @@ class CheckpointMode(StrEnum):
     NONE = "none"
 
 
+class CheckpointKind(StrEnum):
+    """Why a checkpoint was taken.  Stored; values never change their meaning."""
+
+    #: Its segment ended with it.
+    EVICTION = "evict"
+    #: Its segment went on: what the job did since can be lost, with its node.
+    PERIODIC = "periodic"
+    #: The same, soon after the start, to find out whether the job can be saved at all.
+    TRIAL = "trial"
+
+
+class AfterCrash(StrEnum):
+    """What to do when files of a job have changed since the checkpoint that it is resumed from."""
+
+    #: Go on all the same.
+    RESUME = "resume"
+    #: Touch nothing and let a person look.
+    HOLD = "hold"
+
+
 class NodeState(StrEnum):
     """What the batch system's word about a node means to us."""
 
@@ -202,6 +222,18 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a process takes for granted where it runs, and must find again where it goes on."""
+
+    #: The architecture, as ``uname -m`` says it.
+    architecture: str
+    cgroup: str
+    #: The processor's flags.
+    cpu: frozenset[str]
+    criu: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A saved state that a job can be resumed from."""
 
@@ -209,10 +241,14 @@ class Checkpoint:
     generation: Generation
     #: The segment that it was taken from.
     epoch: Epoch
+    #: By the clock of its node, while the job stood still: what the segment printed until
+    #: then belongs to the saved state, what it printed later does not.
     time: datetime
     size_bytes: int
     seconds: float
-    kind: str = "evict"
+    kind: CheckpointKind = CheckpointKind.EVICTION
+    #: Where it was taken; None is not known.
+    machine: Machine | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from daemon.core.types import (
     Checkpoint,
+    CheckpointKind,
     CheckpointMode,
     Epoch,
     Generation,
@@ -167,7 +168,7 @@ def checkpoint_to_row(checkpoint: Checkpoint) -> CheckpointRow:
         time=stamp(checkpoint.time),
         size_bytes=checkpoint.size_bytes,
         seconds=checkpoint.seconds,
-        kind=checkpoint.kind,
+        kind=checkpoint.kind.value,
     )
 
 
@@ -179,7 +180,7 @@ def checkpoint_from_row(row: CheckpointRow) -> Checkpoint:
         time=moment(row.time),
         size_bytes=row.size_bytes,
         seconds=row.seconds,
-        kind=row.kind,
+        kind=CheckpointKind(row.kind),
     )
 
 

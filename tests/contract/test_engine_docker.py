@@ -26,7 +26,8 @@ from migration.nodes import NodeSetup, StepState
 from migration.settings import EngineSettings, NodeSettings, Site
 from migration.stores.shared import SharedStore
 from migration.ticket import Keys
-from tests.contract.engine import Act, Bench, EngineContract, job_numbers
+from tests.contract.engine import EngineContract
+from tests.contract.engine_bench import Act, Bench, job_numbers
 from tests.testbed import Bed
 
 pytestmark = pytest.mark.bed
@@ -127,6 +128,12 @@ class DockerBench:
     def spoil(self, job: JobId, generation: Generation) -> None:
         layer = self.store.folder(job) / str(generation) / "layer.tar"
         layer.write_bytes(layer.read_bytes()[:-1])
+
+    def written(self, job: JobId) -> bytes:
+        raise NotImplementedError
+
+    def meddle(self, job: JobId) -> str:
+        raise NotImplementedError
 
 
 @pytest.fixture(scope="module")

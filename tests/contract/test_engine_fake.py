@@ -17,10 +17,13 @@ from daemon.core.types import (
 from migration.base import EngineUnreachableError, StartOrder, StillAliveError
 from migration.fake import FakeEngine, Program
 from tests.contract.clock import ManualClock
-from tests.contract.engine import Act, EngineContract, job_numbers
+from tests.contract.engine import EngineContract
+from tests.contract.engine_bench import Act, job_numbers
+from tests.contract.engine_keeping import KeepingContract
 
 PROGRAMS: dict[tuple[str, ...], Program] = {
     (Act.COUNT.value,): Program(line_seconds=0.1),
+    (Act.WRITE.value,): Program(line_seconds=0.1, writes=True),
     (Act.FAIL.value,): Program(line_seconds=0.1, seconds=1.0, exit_code=3),
     (Act.HOG.value,): Program(peak_memory_mib=10_000),
 }
@@ -64,8 +67,15 @@ class FakeBench:
     def spoil(self, job: JobId, generation: Generation) -> None:
         self.engine.spoil(job, generation)
 
+    def written(self, job: JobId) -> bytes:
+        return self.engine.written(job)
 
-class TestFakeEngine(EngineContract):
+    def meddle(self, job: JobId) -> str:
+        self.engine.meddle(job, "/data/numbers was replaced")
+        return "/data/numbers"
+
+
+class TestFakeEngine(EngineContract, KeepingContract):
     """All promises, in memory."""
 
     @pytest.fixture
