@@ -25,7 +25,7 @@ from tests.stage import Stage
 pytestmark = pytest.mark.slow
 
 NODES = tuple(NodeName(f"n{number}") for number in (1, 2, 3))
-PROGRAMS = {("count",): Program()}
+PROGRAMS: dict[tuple[str, ...], Program] = {("count",): Program()}
 EXAMPLES = 400 if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else 40
 #: For a job to come back from the longest pause after faults.
 _PATIENCE_SECONDS = 2000.0
