@@ -86,7 +86,7 @@ class StartOrder:
     #: For a generation that is older than what the job did: its node crashed, or it was killed
     #: without being saved.  Before anything of the job runs, the files below its writable mounts
     #: that it had open for writing, or that ``spec.results`` names, are cut back to what they were
-    #: (the tails are kept with the job's checkpoints until ``forget`` takes the generation), and
+    #: (the tails are kept with the job's checkpoints until ``forget`` takes them all), and
     #: this says what to do about those that changed in another way.  None: the job did nothing
     #: after the generation, as after an eviction, and its files are left alone.
     after_crash: AfterCrash | None = None

@@ -108,6 +108,10 @@ def make_ticket(order: StartOrder, site: Site, keys: Keys) -> str:
         expires=(order.seen + timedelta(seconds=site.ticket_seconds)).timestamp(),
         nonce=keys.nonce(NodeName(ref.node), ref.job, ref.epoch),
         roots=site.mounts,
+        results=order.spec.results,
+        # The daemon's own copy of the log grows on.
+        ignored=() if order.spec.output is None else (order.spec.output,),
+        after_crash=None if order.after_crash is None else order.after_crash.value,
     )
     return sign(ticket, keys.node(ref.node))
 

@@ -30,7 +30,6 @@ from migration.base import (
     EngineUnreachableError,
     Kept,
     NodeUnfitError,
-    NotSavedError,
     Placed,
     Saved,
     StartOrder,
@@ -89,7 +88,9 @@ class DockerEngine:
         return self._placer.place(self._access.of(order.ref.node), order)
 
     def freeze(self, ref: SegmentRef) -> None:
-        self._unless_ended(ref, "pause", already="is already paused")
+        if not self._unless_ended(ref, "pause", already="paused"):
+            # By us, or only for a checkpoint that it goes on from: then it has to stay so.
+            self._access.of(ref.node).shim.freeze(ref.job, ref.epoch)
 
     def thaw(self, ref: SegmentRef) -> None:
         self._unless_ended(ref, "unpause", already="is not paused")
@@ -112,7 +113,8 @@ class DockerEngine:
         deadline_seconds: float,
         kind: CheckpointKind = CheckpointKind.PERIODIC,
     ) -> Kept:
-        raise NotSavedError("this engine cannot save a job that goes on", frozen=False)
+        docker = self._access.of(ref.node).docker
+        return self._saver.save(docker, self._name(ref), ref, kind, deadline_seconds)
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         return self._saver.settled(ref)
@@ -181,8 +183,8 @@ class DockerEngine:
 
     def _unless_ended(
         self, ref: SegmentRef, verb: str, *, already: str = "", **params: int
-    ) -> None:
-        """Carry out a verb; what has ended, or is so already, needs none."""
+    ) -> bool:
+        """Carry out a verb and say so; what has ended, or is so already, needs none."""
         docker = self._access.of(ref.node).docker
         try:
             docker.call("POST", f"/containers/{self._name(ref)}/{verb}", params=params)
@@ -190,6 +192,8 @@ class DockerEngine:
             harmless = ("is not running", *((already,) if already else ()))
             if exc.status != 404 and not any(words in exc.words for words in harmless):
                 raise NodeUnfitError(f"{ref.node} refused to {verb}: {exc.words}") from exc
+            return exc.status == 404 or "is not running" in exc.words
+        return True
 
     def _reap(self, access: NodeAccess, ref: SegmentRef) -> None:
         left = access.shim.reap(ref.job, ref.epoch)

@@ -7,11 +7,11 @@ import hashlib
 import hmac
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from daemon.core.types import Checkpoint, Epoch, Generation, JobId
+from daemon.core.types import Checkpoint, CheckpointKind, Epoch, Generation, JobId, Machine
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -20,6 +20,8 @@ IMAGES = "images"
 LAYER = "layer.tar"
 RECEIPTS = "receipts"
 CANCEL = "cancel"
+#: Which segment goes on from its checkpoints, and as what kind they count.
+KEEP = "keep"
 LOCK = "lock"
 #: In the root: whose it is.
 ROOT_MARK = "stopgap-root"
@@ -60,6 +62,8 @@ class Manifest(_Document):
     files: dict[str, FileEntry]
     layer_bytes: int
     bytes: int
+    #: Those of an earlier shim all ended their segment.
+    kind: CheckpointKind = CheckpointKind.EVICTION
 
     def checkpoint(self) -> Checkpoint:
         """Return it as a noun."""
@@ -70,6 +74,17 @@ class Manifest(_Document):
             time=datetime.fromtimestamp(self.time, UTC),
             size_bytes=self.bytes,
             seconds=self.seconds,
+            kind=self.kind,
+            machine=self._machine(),
+        )
+
+    def _machine(self) -> Machine:
+        said = {name: str(value or "") for name, value in self.fingerprint.items()}
+        return Machine(
+            architecture=said.get("machine", ""),
+            cgroup=said.get("cgroup", ""),
+            cpu=frozenset(said.get("cpu", "").split()),
+            criu=said.get("criu", ""),
         )
 
 
@@ -88,6 +103,13 @@ class CheckpointReceipt(_Document):
     dump_seconds: float | None = None
     error: str | None = None
     found_frozen: bool = False
+    #: Empty before it was decided.
+    kind: CheckpointKind | Literal[""] = CheckpointKind.EVICTION
+
+    @property
+    def evicted(self) -> bool:
+        """Whether the segment ended with it."""
+        return self.ok and self.kind is CheckpointKind.EVICTION
 
 
 class ResumeReceipt(_Document):
@@ -100,6 +122,8 @@ class ResumeReceipt(_Document):
     restored: float | None = None
     error: str | None = None
     criu: str | list[str] | None = None
+    #: Files that are not as the generation knows them, and could not be put back.
+    changed: tuple[str, ...] = ()
 
     @property
     def why(self) -> str:

@@ -100,11 +100,19 @@ class Placer:
             if order.generation is None:
                 self._furnish(access, order, name, str(body["Hostname"]))
             self._start(access, order, name)
+        seconds = self._clock.monotonic() - began
         return Placed(
             container=container,
             image_digest=image.id,
-            seconds=self._clock.monotonic() - began,
+            seconds=seconds,
+            changed=self._changed(order),
         )
+
+    def _changed(self, order: StartOrder) -> tuple[str, ...]:
+        receipt = None
+        if order.after_crash is not None:
+            receipt = self._store.resume_receipt(order.ref)
+        return receipt.changed if receipt else ()
 
     def _create(
         self, access: NodeAccess, order: StartOrder, name: str, body: dict[str, Any]

@@ -8,8 +8,8 @@ import secrets
 from dataclasses import dataclass
 
 from daemon.clock import Clock
-from daemon.core.types import Checkpoint, SegmentRef
-from migration.base import EngineUnreachableError, NotSavedError, Saved
+from daemon.core.types import Checkpoint, CheckpointKind, SegmentRef
+from migration.base import EngineUnreachableError, Kept, NotSavedError, Saved
 from migration.docker import Docker, EngineSaidError
 from migration.manifest import CheckpointReceipt, one_line
 from migration.stores.shared import SharedStore
@@ -46,22 +46,59 @@ class Saver:
             EngineUnreachableError: it may or may not have happened.
         """
         began = self._clock.monotonic()
-        paused = False
         receipt = self._store.checkpoint_receipt(ref)
-        if receipt is None or not receipt.ok:
-            # Asked before, for afterwards the engine's own pause is in the way.
-            paused = _is_paused(docker, container)
-            try:
-                self._store.prepare(ref.job)
-                self._store.drop_checkpoint_receipt(ref)
-            except OSError as exc:
-                raise NotSavedError(str(exc), frozen=paused) from exc
-            receipt = self._ask(docker, container, ref, deadline_seconds)
-            if not receipt.ok:
-                why = one_line(receipt.error or "no reason given")
-                raise NotSavedError(why, frozen=paused or receipt.found_frozen)
-        frozen = paused or receipt.found_frozen
-        return self._committed(ref, receipt, self._clock.monotonic() - began, frozen=frozen)
+        frozen = False
+        if receipt is None or not receipt.evicted:
+            receipt, frozen = self._try(docker, container, ref, None, deadline_seconds)
+        seconds = self._clock.monotonic() - began
+        checkpoint = self._store.settled(ref)
+        if checkpoint is None:
+            words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
+            raise EngineUnreachableError(words)
+        return Committed(
+            saved=_saved(checkpoint, receipt, seconds, frozen=frozen or receipt.found_frozen),
+            empty=receipt.empty is not None,
+        )
+
+    def save(
+        self,
+        docker: Docker,
+        container: str,
+        ref: SegmentRef,
+        kind: CheckpointKind,
+        deadline_seconds: float,
+    ) -> Kept:
+        """
+        Save the segment and let it go on.
+
+        Raises:
+            NotSavedError: the job goes on in the state in which it was found.
+            EngineUnreachableError: it may or may not have happened.
+        """
+        before = self._newest_kept(ref)
+        try:
+            receipt, _ = self._try(docker, container, ref, kind, deadline_seconds)
+        except (NotSavedError, EngineUnreachableError):
+            found = self._newest_kept(ref)
+            if found is None or found == before:
+                raise
+            # The shim was killed before it could say so: the manifest is the truth.
+            return Kept(checkpoint=found, freeze_seconds=found.seconds)
+        found = self._newest_kept(ref)
+        if found is None or found.generation != receipt.generation:
+            words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
+            raise EngineUnreachableError(words)
+        still = (receipt.committed or 0.0) - (receipt.frozen or 0.0)
+        return Kept(checkpoint=found, freeze_seconds=max(0.0, still))
+
+    def _newest_kept(self, ref: SegmentRef) -> Checkpoint | None:
+        try:
+            found = self._store.checkpoints(ref.job)
+        except OSError as exc:
+            words = f"the checkpoints of job {ref.job} cannot be read: {exc}"
+            raise EngineUnreachableError(words) from exc
+        kept = [c for c in found if c.kind is not CheckpointKind.EVICTION]
+        return next((c for c in reversed(kept) if c.epoch == ref.epoch), None)
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         """
@@ -84,11 +121,41 @@ class Saver:
             words = f"the checkpoints of job {ref.job} cannot be read: {exc}"
             raise EngineUnreachableError(words) from exc
 
+    def _try(
+        self,
+        docker: Docker,
+        container: str,
+        ref: SegmentRef,
+        kind: CheckpointKind | None,
+        seconds: float,
+    ) -> tuple[CheckpointReceipt, bool]:
+        """Return the receipt of a success, and whether the engine had paused the job before."""
+        # Asked before, for afterwards the engine's own pause is in the way.
+        paused = _is_paused(docker, container)
+        try:
+            self._store.prepare(ref.job)
+            if kind is None:
+                self._store.end(ref.job)
+            else:
+                self._store.keep(ref, kind)
+            self._store.drop_checkpoint_receipt(ref)
+        except OSError as exc:
+            raise NotSavedError(str(exc), frozen=paused) from exc
+        receipt = self._ask(docker, container, ref, seconds, leave=kind is not None)
+        if not receipt.ok:
+            why = one_line(receipt.error or "no reason given")
+            raise NotSavedError(why, frozen=paused or receipt.found_frozen)
+        if receipt.evicted is not (kind is None):
+            # An earlier call's, which came through late.
+            raise EngineUnreachableError(f"{container} was checkpointed as {receipt.kind}")
+        return receipt, paused
+
     def _ask(
-        self, docker: Docker, container: str, ref: SegmentRef, seconds: float
+        self, docker: Docker, container: str, ref: SegmentRef, seconds: float, *, leave: bool
     ) -> CheckpointReceipt:
-        # A name of its own for each try: Docker refuses one that it has seen (B58).
-        body = {"CheckpointID": f"stopgap-{secrets.token_hex(6)}", "Exit": True}
+        # A name of its own for each try: Docker refuses one that it has seen (B58).  ``Exit`` is
+        # for the books: the shim looks at the mark, for an engine that was restarted may lie.
+        body = {"CheckpointID": f"stopgap-{secrets.token_hex(6)}", "Exit": not leave}
         where = f"/containers/{container}/checkpoints"
         until = self._clock.monotonic() + seconds
         try:
@@ -122,18 +189,6 @@ class Saver:
                 self._store.cancel(ref.job)
             self._clock.wait(_POLL_SECONDS)
         return None
-
-    def _committed(
-        self, ref: SegmentRef, receipt: CheckpointReceipt, seconds: float, *, frozen: bool
-    ) -> Committed:
-        checkpoint = self._store.settled(ref)
-        if checkpoint is None:
-            words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
-            raise EngineUnreachableError(words)
-        return Committed(
-            saved=_saved(checkpoint, receipt, seconds, frozen=frozen),
-            empty=receipt.empty is not None,
-        )
 
 
 def _saved(

@@ -54,6 +54,10 @@ class Shim:
             ),
         )
 
+    def freeze(self, job: int, epoch: int) -> None:
+        """Stop the segment where it is, also in the middle of a checkpoint."""
+        self._call("freeze", str(job), str(epoch))
+
     def thaw(self, job: int, epoch: int) -> None:
         """Let the segment go on, whoever has frozen it."""
         self._call("thaw", str(job), str(epoch))

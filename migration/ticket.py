@@ -46,6 +46,12 @@ class Ticket:
     nonce: str
     #: Directories into which the container's bind mounts may lead.
     roots: tuple[str, ...] = ()
+    #: What the job declares as its results, as it sees it.
+    results: tuple[str, ...] = ()
+    #: Files on the node that change without the job's doing.
+    ignored: tuple[str, ...] = ()
+    #: What to do about files that changed after the generation; None does not look.
+    after_crash: str | None = None
 
 
 class Keys:
@@ -123,7 +129,8 @@ def read(text: str, key: bytes) -> Ticket:
     try:
         document = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         version = document.pop("v")
-        ticket = Ticket(**(document | {"roots": tuple(document["roots"])}))
+        lists = {name: tuple(document[name]) for name in ("roots", "results", "ignored")}
+        ticket = Ticket(**(document | lists))
     except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as exc:
         raise ForgedError(f"the ticket cannot be read: {exc}") from exc
     if version != _VERSION:

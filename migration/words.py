@@ -5,6 +5,7 @@ Whatever is not recognised blames the node, never the job.
 """
 
 from migration.base import (
+    ChangedFilesError,
     EngineError,
     NodeUnfitError,
     NotResumableError,
@@ -17,6 +18,7 @@ from migration.manifest import ResumeReceipt
 #: The shim's reason that is about what the submitter mounts.
 _ASTRAY = "which no job may mount"
 PROLOG_CAME = "a prolog has claimed"
+CHANGED = "files of the job have changed"
 #: The shim's reasons that are about the node and not about the generation.
 _SHIM_NODE_REASONS = (PROLOG_CAME, "cancelled:", "the ticket", "No space left")
 
@@ -59,6 +61,8 @@ def refused_start(
         return OrderRefusedError(words)
     if order.generation is not None and receipt is not None and not receipt.ok:
         why = receipt.why
+        if receipt.changed and CHANGED in why:
+            return ChangedFilesError(why, files=receipt.changed)
         if not any(reason in why for reason in _SHIM_NODE_REASONS):
             return NotResumableError(
                 f"generation {order.generation} of job {order.ref.job} cannot be resumed on "

@@ -192,6 +192,8 @@ class JobSpec:
     #: A file of the submitter's to which the log is copied.
     output: str | None = None
     checkpoint: CheckpointMode = CheckpointMode.CRIU
+    #: What it writes, as it sees it; without a word everything below its writable mounts.
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from daemon.core.types import Checkpoint, Generation, JobId, SegmentRef
+from daemon.core.types import Checkpoint, CheckpointKind, Generation, JobId, SegmentRef
 from migration import manifest as names
 from migration.manifest import (
     CheckpointReceipt,
@@ -84,6 +84,19 @@ class SharedStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / names.CANCEL).unlink(missing_ok=True)
 
+    def keep(self, ref: SegmentRef, kind: CheckpointKind) -> None:
+        """
+        Let the segment go on from every checkpoint of it, until ``end`` is called.
+
+        A state and not a word to one call: one that comes through late must not end a job
+        that nobody wants to have ended, and one that was lost must leave nothing behind.
+        """
+        _write_whole(self.folder(ref.job) / names.KEEP, f"{ref.epoch} {kind}\n")
+
+    def end(self, job: JobId) -> None:
+        """Let the next checkpoint of the job end its segment."""
+        (self.folder(job) / names.KEEP).unlink(missing_ok=True)
+
     def folder(self, job: JobId) -> Path:
         """Return the job's directory."""
         return self._root / str(int(job))
@@ -115,7 +128,7 @@ class SharedStore:
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         """
-        Return the checkpoint that the segment left, if there is one.
+        Return the checkpoint that the segment ended with, if there is one.
 
         The receipt names it.  A shim that was killed between its commit and its receipt
         has left a manifest of the segment's epoch, which is as good.
@@ -125,13 +138,14 @@ class SharedStore:
         """
         self.check_root()
         receipt = self.checkpoint_receipt(ref)
-        if receipt and receipt.ok and receipt.generation is not None:
+        if receipt and receipt.evicted and receipt.generation is not None:
             try:
                 found = self.manifest(ref.job, Generation(receipt.generation))
             except InvalidCheckpointError:
                 return None
             return found.checkpoint()
-        mine = [c for c in self.checkpoints(ref.job) if c.epoch == ref.epoch]
+        ends = [c for c in self.checkpoints(ref.job) if c.kind is CheckpointKind.EVICTION]
+        mine = [c for c in ends if c.epoch == ref.epoch]
         return mine[-1] if mine else None
 
     def checkpoint_receipt(self, ref: SegmentRef) -> CheckpointReceipt | None:

@@ -1,5 +1,6 @@
 """The real engine, on real Docker, runc and CRIU, keeps the same promises as the fake."""
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from daemon.core.types import (
     Generation,
     JobId,
     JobSpec,
+    Mount,
     NodeName,
     Owner,
     Phase,
@@ -28,15 +30,18 @@ from migration.stores.shared import SharedStore
 from migration.ticket import Keys
 from tests.contract.engine import EngineContract
 from tests.contract.engine_bench import Act, Bench, job_numbers
+from tests.contract.engine_keeping import KeepingContract
 from tests.testbed import Bed
 
 pytestmark = pytest.mark.bed
 
 IMAGE = "stopgap/busybox:1"
 _COUNT = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.05; done"
+_WRITE = "i=0; while :; do echo $i >&3; echo $i; i=$((i+1)); sleep 0.05; done"
 _FAIL = "i=0; while [ $i -lt 10 ]; do echo $i; i=$((i+1)); done; exit 3"
 COMMANDS = {
     Act.COUNT: ("sh", "-c", _COUNT),
+    Act.WRITE: ("sh", "-c", f"exec 3>>/data/numbers; {_WRITE}"),
     Act.FAIL: ("sh", "-c", _FAIL),
     Act.HOG: ("dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"),
 }
@@ -53,7 +58,7 @@ class DockerBench:
         layout = bed.layout
         self._bed = bed
         self.clock = SystemClock()
-        self.site = Site(instance=layout.instance)
+        self.site = Site(instance=layout.instance, mounts=(str(bed.data),))
         self.keys = Keys(b"k" * 32)
         self.access = Access(
             EngineSettings(address=f"unix://{layout.root}/nodes/{{node}}/docker.sock"),
@@ -91,17 +96,23 @@ class DockerBench:
                 self.engine.remove(ref)
         for job in self._used:
             self.engine.forget(job)
+            shutil.rmtree(self._data(job), ignore_errors=True)
         self._used.clear()
 
     def order(self, act: Act, node: NodeName) -> StartOrder:
         job = self._job()
         self._used.append(job)
+        mounts: tuple[Mount, ...] = ()
+        if act is Act.WRITE:
+            self._data(job).mkdir()
+            mounts = (Mount(source=str(self._data(job)), target="/data"),)
         spec = JobSpec(
             name=act.value,
             owner=Owner(uid=0, gid=0),
             image=IMAGE,
             command=COMMANDS[act],
             memory_mib=32,
+            mounts=mounts,
         )
         ref = SegmentRef(job=job, epoch=Epoch(1), node=node)
         return StartOrder(ref=ref, spec=spec, env={}, image_digest=None, seen=self.clock.now())
@@ -130,10 +141,17 @@ class DockerBench:
         layer.write_bytes(layer.read_bytes()[:-1])
 
     def written(self, job: JobId) -> bytes:
-        raise NotImplementedError
+        return (self._data(job) / "numbers").read_bytes()
 
     def meddle(self, job: JobId) -> str:
-        raise NotImplementedError
+        numbers = self._data(job) / "numbers"
+        copy = numbers.with_suffix(".copy")
+        copy.write_bytes(numbers.read_bytes())
+        copy.replace(numbers)
+        return "/data/numbers"
+
+    def _data(self, job: JobId) -> Path:
+        return self._bed.data / f"job-{job}"
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +163,7 @@ def nodes() -> Iterator[DockerBench]:
         bench.access.close()
 
 
-class TestDockerEngine(EngineContract):
+class TestDockerEngine(EngineContract, KeepingContract):
     """All promises, for real."""
 
     @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from daemon.clock import SystemClock
-from daemon.core.types import Checkpoint, Epoch, JobId, NodeName, SegmentRef
-from migration.base import EngineUnreachableError, NotSavedError
+from daemon.core.types import Checkpoint, CheckpointKind, Epoch, JobId, NodeName, SegmentRef
+from migration.base import EngineUnreachableError, Kept, NotSavedError
 from migration.docker import Docker
 from migration.saving import Committed, Saver
 from migration.settings import EngineSettings
@@ -38,6 +38,13 @@ class Trial:
 
     def checkpoint(self, *, seconds: float = 10.0) -> Committed:
         return self._saver.checkpoint(self.docker, "c", REF, seconds)
+
+    def save(self) -> Kept:
+        return self._saver.save(self.docker, "c", REF, CheckpointKind.PERIODIC, 10.0)
+
+    @property
+    def keep(self) -> Path:
+        return self.root / "7" / "keep"
 
     def settled(self) -> Checkpoint | None:
         return self._saver.settled(REF)
@@ -245,3 +252,61 @@ def test_a_shim_without_an_end_leaves_it_open(trial: Trial) -> None:
 
         with pytest.raises(EngineUnreachableError, match="still being saved on n1"):
             Saver(trial.store, ManualClock()).settled(REF)
+
+
+KEPT = {"ok": True, "generation": 1, "frozen": 100.0, "committed": 100.5, "kind": "periodic"}
+
+
+def test_a_job_is_kept_until_its_end_is_wanted(trial: Trial) -> None:
+    """The mark is there before the engine is asked, and stays; an eviction takes it away."""
+    marks = []
+
+    def answer(_: object) -> Answer:
+        marks.append(trial.keep.read_text() if trial.keep.exists() else "")
+        kind = "periodic" if marks[-1] else "evict"
+        write_generation(trial.root, 7, len(marks), epoch=3, kind=kind)
+        write_receipt(trial.root, 7, 3, **KEPT | {"generation": len(marks), "kind": kind})
+        return 201, b""
+
+    trial.stub.routes[CALL] = answer
+
+    kept = trial.save()
+    assert trial.settled() is None
+    trial.checkpoint()
+
+    assert (1, CheckpointKind.PERIODIC, 0.5) == (
+        kept.checkpoint.generation,
+        kept.checkpoint.kind,
+        kept.freeze_seconds,
+    )
+    assert ["3 periodic\n", ""] == marks
+
+
+def test_a_kept_generation_without_a_receipt_counts(trial: Trial) -> None:
+    """The shim was killed before it could say so; an older one is not taken for it."""
+    write_generation(trial.root, 7, 1, epoch=3, kind="periodic")
+
+    def answer(_: object) -> Answer:
+        write_generation(trial.root, 7, 2, epoch=3, kind="periodic")
+        return 500, {"message": "signal: killed"}
+
+    trial.stub.routes[CALL] = answer
+    assert 2 == trial.save().checkpoint.generation
+
+    trial.stub.routes[CALL] = lambda _: (500, {"message": "signal: killed"})
+    with pytest.raises(NotSavedError, match="killed"):
+        trial.save()
+
+
+def test_a_late_save_is_not_taken_for_an_eviction(trial: Trial) -> None:
+    """Its receipt says what it was, and the job lives."""
+
+    def answer(_: object) -> Answer:
+        write_generation(trial.root, 7, 1, epoch=3, kind="periodic")
+        write_receipt(trial.root, 7, 3, **KEPT)
+        return 201, b""
+
+    trial.stub.routes[CALL] = answer
+
+    with pytest.raises(EngineUnreachableError, match="as periodic"):
+        trial.checkpoint()

@@ -163,8 +163,23 @@ class ShimNode:
         return container
 
     def checkpoint(self, container: str, *, seconds: float = 120) -> None:
-        body = {"CheckpointID": "c1", "Exit": True}
+        body = {"CheckpointID": f"c{secrets.token_hex(4)}", "Exit": True}
         self.api("POST", f"/containers/{container}/checkpoints", body, seconds=seconds)
+
+    def keep(self, job: int, epoch: int, kind: str = "periodic") -> None:
+        """Let a segment go on from its checkpoints."""
+        (self.checkpoints / str(job)).mkdir(mode=0o700, exist_ok=True)
+        (self.checkpoints / str(job) / "keep").write_text(f"{epoch} {kind}\n")
+
+    def end(self, job: int) -> None:
+        """Let the next checkpoint of a job end its segment."""
+        (self.checkpoints / str(job) / "keep").unlink()
+
+    def manifest(self, job: int, generation: int) -> dict[str, Any]:
+        """Return a manifest's body."""
+        path = self.checkpoints / str(job) / str(generation) / "manifest.json"
+        body: dict[str, Any] = json.loads(json.loads(path.read_text())["body"])
+        return body
 
     def wait(self, container: str) -> int:
         return int(self.api("POST", f"/containers/{container}/wait")["StatusCode"])

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,50 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.integration.shim.jobs import COUNT, LARGE, assert_gap_free, saved, wait_progress
+from tests.integration.shim.killing import after, kill_when, shims
 from tests.integration.shim.kit import EngineSaidError, ShimNode
 from tests.testbed import wait_until
 
 pytestmark = pytest.mark.bed
 
 
-def _shim(node: ShimNode, verb: str, container: str) -> list[int]:
-    """Find the shim at work on a call of the engine."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                program = str(node.install_dir / "stopgap-runc")
-                if program in words and verb in words and container in words:
-                    found.append(int(entry.name))
-    return found
-
-
-def _kill_when(node: ShimNode, verb: str, container: str, moment: Callable[[], object]) -> bool:
-    """Kill the shim at a moment of its work; tell whether it was still there."""
-    pids = wait_until(lambda: _shim(node, verb, container), 20, f"the shim's {verb}", every=0.001)
-    wait_until(lambda: moment() or not _shim(node, verb, container), 20, "it", every=0.0005)
-    killed = False
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-            killed = True
-    return killed
-
-
-def _after(seconds: float) -> Callable[[Path], Callable[[], object]]:
-    def moment(_: Path) -> Callable[[], object]:
-        end = time.monotonic() + seconds
-        return lambda: time.monotonic() > end
-
-    return moment
-
-
 SAVING: dict[str, Callable[[Path], Callable[[], object]]] = {
-    "at-once": _after(0),
+    "at-once": after(0),
     "dumping": lambda f: (f / "1/images/pages-1.img").exists,
-    "after-0.1s": _after(0.1),
-    "after-0.3s": _after(0.3),
+    "after-0.1s": after(0.1),
+    "after-0.3s": after(0.3),
     "dumped": lambda f: (f / "1/images/descriptors.json").exists,
     "signing": lambda f: lambda: list(f.glob("1/manifest.json*")),
     "committed": lambda f: (f / "1/manifest.json").exists,
@@ -73,7 +40,7 @@ def test_killed_checkpoint_loses_nothing(
     folder = one.checkpoints / str(job)
     with ThreadPoolExecutor(1) as pool:
         saving = pool.submit(one.checkpoint, container)
-        _kill_when(one, "checkpoint", container, SAVING[moment](folder))
+        kill_when(one, "checkpoint", container, SAVING[moment](folder))
         with suppress(EngineSaidError):
             saving.result()
 
@@ -92,8 +59,8 @@ def test_killed_checkpoint_loses_nothing(
 RESUMING: dict[str, Callable[[ShimNode, int], Callable[[], object]]] = {
     "at-once": lambda _n, _j: lambda: True,
     "restoring": lambda n, j: lambda: n.processes(j, 2),
-    "after-0.1s": lambda _n, _j: _after(0.1)(Path()),
-    "after-0.3s": lambda _n, _j: _after(0.3)(Path()),
+    "after-0.1s": lambda _n, _j: after(0.1)(Path()),
+    "after-0.3s": lambda _n, _j: after(0.3)(Path()),
     "restored": lambda n, j: (n.checkpoints / str(j) / "receipts/2.resume.json").exists,
 }
 
@@ -110,7 +77,7 @@ def test_killed_resume_starts_nothing(
     container = other.create(job, 2, LARGE, generation=1)
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(other.start, container)
-        _kill_when(other, "create", container, RESUMING[moment](other, job))
+        kill_when(other, "create", container, RESUMING[moment](other, job))
         with suppress(EngineSaidError):
             starting.result()
     running = other.state(container)["Running"]
@@ -135,9 +102,9 @@ def test_killed_start_leaves_it_stopped_or_running(
     container = other.create(job, 2, COUNT, generation=1)
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(other.start, container)
-        wait_until(lambda: starting.done() or _shim(other, "start", container), 20, "the start",
+        wait_until(lambda: starting.done() or shims(other, "start", container), 20, "the start",
                    every=0.001)  # fmt: skip
-        for pid in _shim(other, "start", container):
+        for pid in shims(other, "start", container):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(EngineSaidError):
