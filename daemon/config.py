@@ -171,6 +171,11 @@ class CheckpointsSection(_Section):
     root: _File = Path("/var/lib/stopgap/checkpoints")
     """Directory on a file system that all nodes share and root on them may write.
     Checkpoints are memory: nothing that jobs may mount can be at, above or below it."""
+    max_total_gib: NonNegativeFloat = 0.0
+    """GiB that the checkpoints of all jobs may take; 0 is no limit.  Beyond it periodic
+    checkpoints pause.  Evictions never fail because of it."""
+    max_per_user_gib: NonNegativeFloat = 0.0
+    """The same for the jobs of one user."""
 
 
 class JobsSection(_Section):
@@ -217,6 +222,22 @@ class PolicySection(_Section):
     signal_grace_seconds: PositiveFloat = 30.0
     """Seconds between SIGTERM and SIGKILL for jobs that save themselves, as Slurm's
     KillWait."""
+    trial_seconds: PositiveFloat = 30.0
+    """Seconds after its first start at which a job is saved for trial, and goes on: its
+    submitter learns soon whether it can be moved."""
+    checkpoint_min_seconds: PositiveFloat = 300.0
+    """Least seconds between two periodic checkpoints of a job, and the least that a
+    submitter may ask for.  In between stopgap chooses by cost and losses (Young/Daly)."""
+    checkpoint_max_seconds: PositiveFloat = 14400.0
+    """Most seconds between two periodic checkpoints: what the crash of a node costs."""
+    node_mtbf_hours: PositiveFloat = 720.0
+    """Hours of running jobs for each segment that is lost with its node.  What is observed
+    takes over with time."""
+    saves_at_once: PositiveInt = 2
+    """Periodic checkpoints at the same time: they share the file system with evictions."""
+    sigill_seconds: NonNegativeFloat = 60.0
+    """An illegal instruction within so many seconds after a resume is the move's fault: the
+    job goes back to its last checkpoint and gets no such node again.  0 is never."""
 
 
 class Config(_Section):
@@ -302,6 +323,10 @@ def _time_contradictions(
         )
         three = ("policy.stale_seconds", "batch.poll_seconds", "batch.timeout_seconds")
         found.append(rules.Problem(three, text))
+    if policy.checkpoint_max_seconds < policy.checkpoint_min_seconds:
+        bounds = ("policy.checkpoint_max_seconds", "policy.checkpoint_min_seconds")
+        text = "must not be shorter than policy.checkpoint_min_seconds"
+        found.append(rules.Problem(bounds, text))
     if policy.unknown_grace_seconds < policy.stale_seconds:
         two = ("policy.unknown_grace_seconds", "policy.stale_seconds")
         found.append(rules.Problem(two, "must not be shorter than policy.stale_seconds"))

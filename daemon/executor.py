@@ -6,10 +6,11 @@ by the action itself, intent first and outcome after.
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import structlog
 
-from daemon.acts import ending, evicting, placing, probing
+from daemon.acts import ending, evicting, keeping, placing, probing
 from daemon.acts.probing import Prober
 from daemon.acts.tools import Tools
 from daemon.core.actions import (
@@ -21,6 +22,8 @@ from daemon.core.actions import (
     Place,
     Probe,
     Release,
+    Return,
+    Save,
     Settle,
     Stop,
     Sweep,
@@ -31,7 +34,7 @@ from daemon.core.actions import (
 )
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
-from daemon.core.types import JobId, JobState, NodeName
+from daemon.core.types import AfterCrash, JobId, JobState, NodeName
 from migration.base import EngineError
 
 _log = structlog.get_logger(__name__)
@@ -61,7 +64,8 @@ class Executor:
                 self._pools[lane] = ThreadPoolExecutor(
                     _THREADS_PER_NODE, thread_name_prefix=f"act-{node}"
                 )
-            self._tools.observer.begin(jobs_of(action), _alone(action))
+            saving = isinstance(action, Save)
+            self._tools.observer.begin(jobs_of(action), _alone(action), saving=saving)
             self._pools[lane].submit(self._run, action)
 
     def close(self) -> None:
@@ -106,6 +110,8 @@ class Executor:
                 placing.place(tools, action)
             case Vacate():
                 evicting.vacate(tools, action)
+            case Save():
+                keeping.save(tools, action)
             case Thaw():
                 evicting.thaw(tools, action)
             case Settle():
@@ -116,6 +122,8 @@ class Executor:
                 ending.sweep(tools, action)
             case Probe(node=node):
                 probing.probe(tools, self._prober, node)
+            case Return(node=node):
+                ending.clean(tools, node)
             case _:
                 self._write_down(action)
 
@@ -138,8 +146,13 @@ class Executor:
 
     def _release(self, job_id: JobId, reason: str) -> None:
         job = self._tools.store.job(job_id)
-        if job is not None:
-            self._record(Change(job=job_id, event=waiting_event(job), reason=reason, fault=False))
+        if job is None:
+            return
+        change = Change(job=job_id, event=waiting_event(job), reason=reason, fault=False)
+        if job.changed_files:
+            # Whoever releases it has seen the list.
+            change = replace(change, after_crash=AfterCrash.RESUME, changed_files=())
+        self._record(change)
 
     def _adopt(self, action: Adopt) -> None:
         job = self._tools.store.job(action.ref.job)
@@ -159,4 +172,4 @@ class Executor:
 
 def _alone(action: Action) -> NodeName | None:
     """Return the node that the action needs for itself."""
-    return node_of(action) if isinstance(action, Vacate | Probe) else None
+    return node_of(action) if isinstance(action, Vacate | Probe | Return) else None

@@ -56,6 +56,9 @@ class Observer:
         self._records: dict[NodeName, NodeRecord] = {}
         self._idle_every = watch.idle_every
         self._surveys = 0
+        #: The jobs whose orders a node has refused in a row, and how often it paid for that.
+        self._refusals: dict[NodeName, frozenset[JobId]] = {}
+        self._strikes: dict[NodeName, int] = {}
         self._work = Work(self._lock)
         self._notices = Notices(linger=watch.linger, lock=self._lock)
         self._batch = BatchLooks(
@@ -123,6 +126,13 @@ class Observer:
         with self._lock:
             self._records[record.name] = record
 
+    def set_gone(self, node: NodeName, *, gone: bool) -> None:
+        """Take an administrator's word that the node is dead, or its own that it is not."""
+        now = self._clock.now()
+        with self._lock:
+            self._keep(replace(self.record_of(node), gone=now if gone else None))
+        self._wake()
+
     def set_drained(self, node: NodeName, *, drained: bool) -> None:
         """Close the node to jobs, or open it again."""
         now = self._clock.now()
@@ -133,14 +143,43 @@ class Observer:
     def probed(self, record: NodeRecord, *, retry_at: datetime | None) -> None:
         """Take the canary's word about a node; meanwhile an administrator may have spoken too."""
         with self._lock:
-            drained = self.record_of(record.name).drained
-            self._keep(replace(record, drained=drained))
+            known = self.record_of(record.name)
+            self._keep(replace(record, drained=known.drained, gone=known.gone))
         self._engines.probed(record, retry_at=retry_at)
         self._wake()
 
     def distrust(self, node: NodeName, why: str, *, until: datetime) -> None:
         """Give the node no job until it has been probed again, which is not before then."""
         self._engines.distrust(node, why, until=until)
+
+    def refused(self, node: NodeName, job: JobId) -> frozenset[JobId]:
+        """Note that the node refused a right order; return whose it has refused just before."""
+        with self._lock:
+            before = self._refusals.get(node, frozenset())
+            self._refusals[node] = before | {job}
+            return before
+
+    def accepted(self, node: NodeName) -> None:
+        """Note that the node carried an order out: a row of refusals is over."""
+        with self._lock:
+            self._refusals.pop(node, None)
+            self._strikes.pop(node, None)
+
+    def condemn(self, node: NodeName, why: str, pause: Callable[[int], timedelta]) -> bool:
+        """
+        Give the node no job for a while, nor before it has passed another canary.
+
+        ``pause`` tells for how long, by how often that has happened in a row.  Return false
+        when it happened just now: orders that were under way then add nothing.
+        """
+        with self._lock:
+            known = self.record_of(node)
+            if not known.probe_ok:
+                return False
+            strikes = self._strikes[node] = self._strikes.get(node, 0) + 1
+            self._keep(replace(known, probe_ok=False, probe_digest="", probe_why=why))
+        self._engines.distrust(node, why, until=self._clock.now() + pause(strikes))
+        return True
 
     def notice(self, claim: Claim) -> None:
         """Take a claim that did not come through the batch system."""
@@ -156,13 +195,14 @@ class Observer:
                 and self._engines.is_fit(node)
                 and not self._notices.claims(node)
                 and self.record_of(node).drained is None
+                and self.record_of(node).gone is None
             )
 
     # -- who is at work -----------------------------------------------------
 
-    def begin(self, jobs: Iterable[JobId], node: NodeName | None) -> None:
+    def begin(self, jobs: Iterable[JobId], node: NodeName | None, *, saving: bool = False) -> None:
         """Note that an action is under way; ``node`` when it needs the node for itself."""
-        self._work.begin(jobs, node)
+        self._work.begin(jobs, node, saving=saving)
 
     def end(self, jobs: Iterable[JobId], node: NodeName | None, looks: Iterable[NodeName]) -> None:
         """Note that it is over: what was seen of these jobs before is worth nothing now."""
@@ -207,9 +247,12 @@ class Observer:
                 jobs=jobs,
                 claims=claims,
                 drained=frozenset(drained),
+                gone=frozenset(r.name for r in self._records.values() if r.gone is not None),
                 busy_jobs=self._work.jobs(segment.ref for segment in placed),
                 busy_nodes=self._work.nodes(),
                 leaving=self._work.leaving(),
+                saving=self._work.saving(),
+                losses=self._store.losses(),
             )
 
     def refs_on(self, node: NodeName) -> tuple[SegmentRef, ...]:

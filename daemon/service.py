@@ -160,6 +160,7 @@ class Service:
             clock=clock,
             observer=self._observer,
             output=OutputWriter(),
+            policy=policy,
             checkpoint_limit=timedelta(seconds=config.engine.checkpoint_seconds),
             signal_grace=timedelta(seconds=config.policy.signal_grace_seconds),
         )

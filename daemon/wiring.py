@@ -21,7 +21,19 @@ def policy_of(config: Config) -> Policy:
         silence=timedelta(seconds=config.engine.timeout_seconds),
         reserve_cpus=knobs.reserve_cpus,
         reserve_memory_mib=knobs.reserve_memory_mib,
+        trial=timedelta(seconds=knobs.trial_seconds),
+        checkpoint_min=timedelta(seconds=knobs.checkpoint_min_seconds),
+        checkpoint_max=timedelta(seconds=knobs.checkpoint_max_seconds),
+        node_mtbf=timedelta(hours=knobs.node_mtbf_hours),
+        saves_at_once=knobs.saves_at_once,
+        max_stored=_bytes(config.checkpoints.max_total_gib),
+        max_stored_by_user=_bytes(config.checkpoints.max_per_user_gib),
+        sigill=timedelta(seconds=knobs.sigill_seconds),
     )
+
+
+def _bytes(gib: float) -> int | None:
+    return int(gib * 2**30) if gib else None
 
 
 def batch_settings(config: Config) -> registry.Settings:

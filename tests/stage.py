@@ -5,28 +5,43 @@ Everything between the two is the real thing, threads and store included.
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from adapters.mock_slurm.adapter import MockAdapter
 from adapters.mock_slurm.model import Model
-from adapters.mock_slurm.nouns import Machine, PriorityJob
+from adapters.mock_slurm.nouns import Machine as Computer
+from adapters.mock_slurm.nouns import PriorityJob
 from daemon.acts.output import OutputWriter
 from daemon.acts.tools import Tools
+from daemon.clock import Clock
 from daemon.controller import Controller
 from daemon.core.actions import Action
+from daemon.core.fit import misfit
 from daemon.core.policy import Policy
-from daemon.core.types import Job, JobId, JobSpec, JobState, NodeName, Owner
+from daemon.core.types import (
+    Checkpoint,
+    CheckpointKind,
+    Job,
+    JobId,
+    JobSpec,
+    JobState,
+    Machine,
+    NodeName,
+    Owner,
+    SegmentRef,
+)
 from daemon.executor import Executor
 from daemon.observer import Observer, Watch
 from daemon.recovery import recover
 from daemon.store import Store
 from daemon.store.spool import Spool
-from migration.base import Fingerprint
+from migration.base import Fingerprint, Kept, NotResumableError, Placed, Saved, StartOrder
 from migration.fake import FakeEngine, Program
 from tests.contract.clock import START, ManualClock
 
 _QUIET_SECONDS = 20.0
+MACHINE = Machine(architecture="x86_64", cgroup="2", cpu=frozenset({"avx", "sse"}), criu="4.2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +59,79 @@ class FakeProber:
     """Finds every node in order, or what a test says of it."""
 
     reports: dict[NodeName, Passed] = field(default_factory=dict)
+    #: What nodes have for a process, where a test says so.
+    machines: dict[NodeName, Machine] = field(default_factory=dict)
     canaries: list[NodeName] = field(default_factory=list)
     #: Happens while a canary runs.
     meanwhile: Callable[[NodeName], None] = lambda _node: None
 
     def fingerprint(self, node: NodeName) -> Fingerprint:
+        machine = self.machines.get(node, MACHINE)
         return Fingerprint(
             engine="28.5",
             kernel="6.12",
             runc="1.3",
-            criu="4.2",
+            criu=machine.criu,
             boot_id=f"{node}-1",
-            cgroup="v2",
+            cgroup=machine.cgroup,
             cpu_flags="",
+            architecture=machine.architecture,
+            cpu=" ".join(sorted(machine.cpu)),
         )
 
     def probe(self, node: NodeName) -> Passed:
         self.canaries.append(node)
         self.meanwhile(node)
         return self.reports.get(node, Passed())
+
+
+class StageEngine(FakeEngine):
+    """The fake engine, on nodes that are as different as their prober finds them."""
+
+    def __init__(
+        self, clock: Clock, programs: Mapping[tuple[str, ...], Program] | None, prober: FakeProber
+    ) -> None:
+        super().__init__(clock, programs)
+        self._prober = prober
+
+    def end(self, ref: SegmentRef, exit_code: int) -> None:
+        """Let a segment end by itself."""
+        self._node(ref.node).segments[ref].exit_code = exit_code
+
+    def switch_off(self, node: NodeName) -> None:
+        """Let the node lose its power: its jobs are gone, and nothing answers."""
+        self.reboot(node)
+        self.cut(node)
+
+    def place(self, order: StartOrder) -> Placed:
+        for checkpoint in self.checkpoints(order.ref.job):
+            here = self._prober.fingerprint(order.ref.node).machine
+            if checkpoint.generation == order.generation and checkpoint.machine is not None:
+                why = misfit(checkpoint.machine, here)
+                if why:
+                    raise NotResumableError(f"the generation does not fit this node: {why}")
+        return super().place(order)
+
+    def checkpoint(self, ref: SegmentRef, *, deadline_seconds: float) -> Saved:
+        saved = super().checkpoint(ref, deadline_seconds=deadline_seconds)
+        return replace(saved, checkpoint=self._marked(saved.checkpoint, ref))
+
+    def save(
+        self,
+        ref: SegmentRef,
+        *,
+        deadline_seconds: float,
+        kind: CheckpointKind = CheckpointKind.PERIODIC,
+    ) -> Kept:
+        kept = super().save(ref, deadline_seconds=deadline_seconds, kind=kind)
+        return replace(kept, checkpoint=self._marked(kept.checkpoint, ref))
+
+    def _marked(self, checkpoint: Checkpoint, ref: SegmentRef) -> Checkpoint:
+        machine = self._prober.fingerprint(ref.node).machine
+        here = self._disk.saved[ref.job]
+        marked = replace(checkpoint, machine=machine)
+        here[checkpoint.generation] = replace(here[checkpoint.generation], checkpoint=marked)
+        return marked
 
 
 class Stage:
@@ -82,12 +151,15 @@ class Stage:
         self.policy = policy or Policy()
         self.clock = ManualClock()
         self.model = Model(
-            (Machine(name=NodeName(f"n{i}"), cpus=4, memory_mib=4096) for i in range(1, nodes + 1)),
+            (
+                Computer(name=NodeName(f"n{i}"), cpus=4, memory_mib=4096)
+                for i in range(1, nodes + 1)
+            ),
             start=START.timestamp(),
         )
         self.batch = MockAdapter(self.model)
-        self.engine = FakeEngine(self.clock, programs)
         self.prober = FakeProber()
+        self.engine = StageEngine(self.clock, programs, self.prober)
         self._priority = 0
         self.open()
 
@@ -112,6 +184,7 @@ class Stage:
             clock=self.clock,
             observer=self.observer,
             output=OutputWriter(),
+            policy=self.policy,
         )
         self.executor = Executor(self.tools, self.prober)
         self.controller = Controller(eyes=self.observer, hands=self.executor, policy=self.policy)

@@ -1,33 +1,35 @@
 """How segments end: the log is kept, the records are closed, nothing is left on the node."""
 
-from datetime import timedelta
-
 import structlog
 
+from daemon.acts import falling
 from daemon.acts.output import OutputError
 from daemon.acts.tools import Tools
 from daemon.core.actions import Settle, Stop, Sweep
+from daemon.core.fit import kind
 from daemon.core.history import Change
-from daemon.core.lifecycle import Event
+from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import (
     TERMINAL,
+    Checkpoint,
     CheckpointMode,
-    Epoch,
     Job,
     JobId,
     JobState,
+    NodeName,
     Outcome,
     Phase,
     SegmentRef,
 )
-from daemon.core.verdict import judge, log_chain
+from daemon.core.verdict import Piece, Verdict, judge, log_chain
 from daemon.store import IntentId
-from migration.base import EngineError
+from migration.base import EngineError, EngineUnreachableError
 
 _log = structlog.get_logger(__name__)
 
 #: The intent of everything that is to be done once a job has ended.
 FINISH = "finish"
+_NOT_YET_RUNNING = {JobState.STARTING, JobState.RESUMING}
 _STOPPED = {Outcome.CANCELLED: Event.CANCELLED, Outcome.TIMED_OUT: Event.TIMED_OUT}
 
 
@@ -44,34 +46,70 @@ def settle(tools: Tools, action: Settle) -> None:
     if job is None or job.segment is None or job.segment.ref != ref:
         return
     saved = tools.engine.settled(ref) if job.spec.checkpoint is CheckpointMode.CRIU else None
-    verdict = judge(job, action.view, saved)
+    verdict = _judge(tools, job, action, saved)
     ends = verdict.outcome in {Outcome.COMPLETED, Outcome.FAILED}
-    if action.view is not None and action.view.phase is Phase.CREATED:
-        # Its start may still be under way in an engine that was too slow to answer.
-        tools.engine.remove(ref)
-    elif not ends:
-        tools.engine.kill(ref)
+    if not ends:
+        _prove_gone(tools, action)
     keep_log(tools, job, ref)
-    struck = verdict.fault and job.state in {JobState.STARTING, JobState.RESUMING}
-    job, intent = tools.store.record(
-        Change(
-            job=ref.job,
-            event=verdict.event,
-            outcome=None if struck else verdict.outcome,
-            struck=struck,
-            lost=lost_time(job, verdict.outcome, tools),
-            checkpoint=saved,
-            exit_code=verdict.exit_code,
-            reason=verdict.reason,
-            fault=True if verdict.fault else None,
-        ),
-        now=tools.clock.now(),
-        begin=FINISH if ends else None,
+    struck = verdict.fault and not action.gone and job.state in _NOT_YET_RUNNING
+    change = Change(
+        job=ref.job,
+        event=verdict.event,
+        outcome=None if struck else verdict.outcome,
+        struck=struck,
+        checkpoint=saved,
+        exit_code=verdict.exit_code,
+        reason=verdict.reason,
+        fault=True if verdict.fault and not action.gone else None,
+        avoid=_kind_of(tools, ref) if verdict.astray else "",
     )
+    if verdict.outcome is Outcome.CRASHED:
+        never = action.view is not None and action.view.phase is Phase.CREATED
+        change = falling.back(tools, job, change, untouched=never)
+    job, intent = tools.store.record(change, now=tools.clock.now(), begin=FINISH if ends else None)
     _log.info("job.settled", job=ref.job, node=ref.node, outcome=verdict.outcome, reason=job.reason)
     if intent is not None:
         finish(tools, job, intent)
     remove(tools, ref)
+
+
+def _judge(tools: Tools, job: Job, action: Settle, saved: Checkpoint | None) -> Verdict:
+    if action.gone and saved is None:
+        return Verdict(
+            outcome=Outcome.CRASHED, event=waiting_event(job), reason=action.reason, fault=True
+        )
+    segment = job.segment
+    resumed = segment is not None and segment.resumed_from is not None
+    return judge(
+        job,
+        action.view,
+        saved,
+        moved_for=tools.clock.now() - segment.started if segment is not None and resumed else None,
+        sigill=tools.policy.sigill,
+    )
+
+
+def _prove_gone(tools: Tools, action: Settle) -> None:
+    """
+    End every process of the segment.
+
+    Raises:
+        EngineError: it is not proven, and nobody has vouched for it.
+    """
+    if action.view is not None and action.view.phase is Phase.CREATED:
+        # Its start may still be under way in an engine that was too slow to answer.
+        tools.engine.remove(action.ref)
+        return
+    try:
+        tools.engine.kill(action.ref)
+    except EngineUnreachableError:
+        if not action.gone:
+            raise
+
+
+def _kind_of(tools: Tools, ref: SegmentRef) -> str:
+    machine = tools.observer.record_of(ref.node).machine
+    return "" if machine is None else kind(machine)
 
 
 def stop(tools: Tools, action: Stop) -> None:
@@ -123,6 +161,27 @@ def sweep(tools: Tools, action: Sweep) -> None:
                 tools.clock.wait(tools.retry.total_seconds())
 
 
+def clean(tools: Tools, node: NodeName) -> None:
+    """
+    End everything of ours on a node whose jobs have long gone on elsewhere, and open it again.
+
+    Docker may have lost its records of what still runs: the node's kernel is asked too.
+
+    Raises:
+        EngineError: it is not proven that nothing is left.
+    """
+    listed = {
+        SegmentRef(job=view.job, epoch=view.epoch, node=node) for view in tools.engine.survey(node)
+    }
+    living = {found.ref for found in tools.engine.census(node).segments}
+    for ref in sorted(listed | living, key=lambda ref: (ref.job, ref.epoch)):
+        with tools.observer.removing(ref):
+            tools.engine.kill(ref)
+            tools.engine.remove(ref)
+    tools.observer.set_gone(node, gone=False)
+    _log.info("node.returned", node=node, swept=len(listed | living))
+
+
 def keep_log(tools: Tools, job: Job, ref: SegmentRef) -> bool:
     """
     Copy what the segment printed into the job's own files, once; tell whether it is there.
@@ -169,13 +228,6 @@ def finish(tools: Tools, job: Job, intent: IntentId) -> None:
     tools.store.finish(intent, now=tools.clock.now(), note="")
 
 
-def lost_time(job: Job, outcome: Outcome, tools: Tools) -> timedelta:
-    """Return the progress of the newest segment that is gone with it."""
-    if job.segment is None or outcome is not Outcome.CRASHED:
-        return timedelta()
-    return max(tools.clock.now() - job.segment.started, timedelta())
-
-
 def _write_output(tools: Tools, job: Job) -> None:
     if job.spec.output is not None:
         try:
@@ -190,13 +242,13 @@ def _write_output(tools: Tools, job: Job) -> None:
 
 def _log_of(tools: Tools, job: Job) -> list[bytes]:
     chunks: list[bytes] = []
-    for epoch in log_epochs(tools, job.id):
-        chunks += tools.spool.log(job.id, epoch)
+    for piece in log_pieces(tools, job.id):
+        chunks += tools.spool.log(job.id, piece.epoch, until=piece.until)
     return chunks
 
 
-def log_epochs(tools: Tools, job: JobId) -> tuple[Epoch, ...]:
-    """Return the segments whose output is the job's log, in order."""
+def log_pieces(tools: Tools, job: JobId) -> tuple[Piece, ...]:
+    """Return what makes up the job's log, in order."""
     known = tools.store.job(job)
     if known is None:
         return ()

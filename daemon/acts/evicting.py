@@ -5,19 +5,18 @@ from datetime import timedelta
 
 import structlog
 
-from daemon.acts.ending import keep_log, lost_time, remove
-from daemon.acts.tools import Tools
+from daemon.acts import falling
+from daemon.acts.ending import keep_log, remove
+from daemon.acts.tools import Tools, runs
 from daemon.core.actions import Thaw, Vacate
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import (
     PLACED,
     CheckpointMode,
-    Epoch,
     Job,
     JobState,
     Outcome,
-    Phase,
     SegmentRef,
 )
 from daemon.store import EvictionRecord, IntentId
@@ -187,7 +186,7 @@ def _kept(tools: Tools, ref: SegmentRef, intent: IntentId | None, why: str) -> N
 def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
     """The node must be free now: the job falls back to its last generation."""
     ref = _ref(job)
-    if not _runs(tools, ref):
+    if not runs(tools, ref):
         _kept(tools, ref, intent, _ENDED)
         return
     tools.engine.kill(ref)
@@ -196,10 +195,11 @@ def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
         job=job.id,
         event=waiting_event(job) if saved is None else Event.SAVED,
         outcome=Outcome.CRASHED if saved is None else Outcome.EVICTED,
-        lost=lost_time(job, Outcome.CRASHED, tools) if saved is None else timedelta(),
         checkpoint=saved,
         reason=f"killed: {why}" if saved is None else "checkpointed at the last moment",
     )
+    if saved is None:
+        change = falling.back(tools, job, change)
     tools.store.record(change, now=tools.clock.now(), finish=intent)
     _log.warning("job.killed", job=job.id, node=ref.node, reason=why)
     keep_log(tools, job, ref)
@@ -208,7 +208,7 @@ def _give_up(tools: Tools, job: Job, intent: IntentId, why: str) -> None:
 def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> None:
     """End a job that is not for CRIU: with time to save itself, or at once."""
     ref = _ref(job)
-    if not _runs(tools, ref):
+    if not runs(tools, ref):
         _kept(tools, ref, intent, _ENDED)
         return
     if job.spec.checkpoint is CheckpointMode.SIGNAL:
@@ -216,7 +216,7 @@ def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> No
         # A prolog has frozen it, and a frozen job cannot save itself.
         tools.engine.thaw(ref)
         until = min(tools.clock.now() + tools.signal_grace, action.deadline)
-        while tools.clock.now() < until and _runs(tools, ref):
+        while tools.clock.now() < until and runs(tools, ref):
             tools.clock.wait(0.2)
     tools.engine.kill(ref)
     redo = job.spec.checkpoint is CheckpointMode.NONE
@@ -225,7 +225,7 @@ def _end_without(tools: Tools, job: Job, intent: IntentId, action: Vacate) -> No
             job=job.id,
             event=Event.REQUEUE,
             outcome=Outcome.EVICTED,
-            lost=lost_time(job, Outcome.CRASHED, tools) if redo else timedelta(),
+            lost=falling.lost(tools, job) if redo else timedelta(),
             reason="ended for a priority job; it is declared to start again",
         ),
         now=tools.clock.now(),
@@ -238,13 +238,6 @@ def _ref(job: Job) -> SegmentRef:
     if job.segment is None:
         raise ValueError(f"job {job.id} has no segment to evict")
     return job.segment.ref
-
-
-def _runs(tools: Tools, ref: SegmentRef) -> bool:
-    return any(
-        (view.job, Epoch(view.epoch)) == (ref.job, ref.epoch) and view.phase is not Phase.EXITED
-        for view in tools.engine.survey(ref.node)
-    )
 
 
 def thaw(tools: Tools, action: Thaw) -> None:

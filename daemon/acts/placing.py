@@ -2,20 +2,14 @@
 
 import structlog
 
-from daemon.acts.ending import end
+from daemon.acts import falling, refusing
 from daemon.acts.tools import Tools
 from daemon.core.actions import Place
 from daemon.core.history import Change
-from daemon.core.lifecycle import Event, waiting_event
+from daemon.core.lifecycle import Event
 from daemon.core.types import Job, Segment, SegmentRef
 from daemon.store import IntentId
-from migration.base import (
-    EngineUnreachableError,
-    NodeUnfitError,
-    NotResumableError,
-    OrderRefusedError,
-    StartOrder,
-)
+from migration.base import EngineError, EngineUnreachableError, Placed, StartOrder
 
 _log = structlog.get_logger(__name__)
 
@@ -58,52 +52,37 @@ def place(tools: Tools, action: Place) -> None:
         image_digest=job.image_digest,
         seen=action.seen,
         generation=action.generation,
+        after_crash=job.after_crash if action.generation is not None else None,
     )
     try:
         placed = tools.engine.place(order)
-    except OrderRefusedError as exc:
-        _refused(tools, job, intent, str(exc))
-    except (NodeUnfitError, NotResumableError) as exc:
-        _not_placed(tools, job, intent, str(exc), node_at_fault=isinstance(exc, NodeUnfitError))
     except EngineUnreachableError as exc:
         # It may or may not have begun: its node will tell, until then the state stays.
         _record(tools, Change(job=job.id, reason=str(exc)), intent)
+    except EngineError as exc:
+        refusing.refused(tools, job, intent, exc)
     else:
-        change = Change(
-            job=job.id,
-            event=Event.PLACED,
-            reason=f"runs on {action.node}",
-            image_digest=placed.image_digest,
-            fault=False,
-        )
-        _record(tools, change, intent)
-        _log.info("job.placed", job=job.id, node=action.node, seconds=round(placed.seconds, 3))
-        if action.generation is not None:
-            # It is proven now: what is older will never be needed again.
-            tools.engine.forget(job.id, keep=action.generation)
+        tools.observer.accepted(action.node)
+        _placed(tools, job, intent, placed)
+
+
+def _placed(tools: Tools, job: Job, intent: IntentId | None, placed: Placed) -> None:
+    segment = job.segment
+    node = segment.node if segment is not None else ""
+    changed = f"; changed since its checkpoint: {', '.join(placed.changed)}"
+    change = Change(
+        job=job.id,
+        event=Event.PLACED,
+        reason=f"runs on {node}{changed if placed.changed else ''}",
+        image_digest=placed.image_digest,
+        fault=False,
+    )
+    _record(tools, change, intent)
+    _log.info("job.placed", job=job.id, node=node, seconds=round(placed.seconds, 3))
+    if segment is not None and segment.resumed_from is not None:
+        # It is proven now: what is older will never be needed again.
+        falling.tidy(tools, job, keep=segment.resumed_from)
 
 
 def _record(tools: Tools, change: Change, intent: IntentId | None) -> None:
     tools.store.record(change, now=tools.clock.now(), finish=intent)
-
-
-def _refused(tools: Tools, job: Job, intent: IntentId | None, why: str) -> None:
-    """No node could do it: the end of a job that has done nothing yet, a fault for any other."""
-    if job.started is not None:
-        _not_placed(tools, job, intent, why, node_at_fault=False)
-        return
-    change = Change(job=job.id, event=Event.FAILED, reason=why, struck=True)
-    end(tools, change, ticks_off=intent)
-
-
-def _not_placed(
-    tools: Tools, job: Job, intent: IntentId | None, why: str, *, node_at_fault: bool
-) -> None:
-    segment = job.segment
-    change = Change(
-        job=job.id, event=waiting_event(job), reason=f"not placed: {why}", struck=True, fault=True
-    )
-    _record(tools, change, intent)
-    _log.warning("job.not_placed", job=job.id, node=segment and segment.node, reason=why)
-    if node_at_fault and segment is not None:
-        tools.observer.distrust(segment.node, why, until=tools.clock.now() + tools.distrust)

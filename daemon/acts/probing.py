@@ -44,11 +44,12 @@ def probe(tools: Tools, prober: Prober, node: NodeName) -> None:
     """
     known = tools.observer.record_of(node)
     try:
-        digest = prober.fingerprint(node).digest
-        if known.probe_ok and known.probe_digest == digest:
-            _take(tools, replace(known, probe_why="", probed=tools.clock.now()))
+        found = prober.fingerprint(node)
+        if known.probe_ok and known.probe_digest == found.digest:
+            now = tools.clock.now()
+            _take(tools, replace(known, probe_why="", probed=now, machine=found.machine))
         else:
-            keep(tools, node, prober.probe(node), digest)
+            keep(tools, node, prober.probe(node), found)
     except EngineUnreachableError as exc:
         tools.observer.distrust(node, str(exc), until=tools.clock.now() + tools.distrust)
         raise
@@ -56,7 +57,7 @@ def probe(tools: Tools, prober: Prober, node: NodeName) -> None:
         _take(tools, replace(known, probe_ok=False, probe_why=str(exc), probe_digest=""))
 
 
-def keep(tools: Tools, node: NodeName, canary: Canary, digest: str) -> None:
+def keep(tools: Tools, node: NodeName, canary: Canary, found: Fingerprint) -> None:
     """
     Remember what a canary found on a node of this fingerprint.
 
@@ -73,7 +74,8 @@ def keep(tools: Tools, node: NodeName, canary: Canary, digest: str) -> None:
         tools,
         replace(
             tools.observer.record_of(node),
-            probe_digest=digest,
+            probe_digest=found.digest,
+            machine=found.machine,
             probe_ok=canary.passed,
             probe_why=canary.reason,
             probed=tools.clock.now(),

@@ -5,6 +5,7 @@ reached its source; these checks do.  They look from the daemon's host: what it 
 there is judged by its name alone, and the node's own mount decides.
 """
 
+import math
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from daemon.api.ports import Caller, Refused
 from daemon.api.schemas import JobRequest, MountRequest
 from daemon.config import JobsSection
+from daemon.core.types import CheckpointMode
 
 _KINDS = (
     (stat.S_ISSOCK, "a socket"),
@@ -52,6 +54,33 @@ def admit(caller: Caller, request: JobRequest, limits: JobsSection, *, unended: 
         )
     for mount in request.mounts:
         _admit_mount(caller, mount, limits.mounts)
+
+
+def admit_saving(request: JobRequest, least_seconds: float) -> None:
+    """
+    Check what a request says of its checkpoints; ``least_seconds`` apart is what the site allows.
+
+    Raises:
+        Refused: with what to ask for instead.
+    """
+    every = request.checkpoint_every_seconds
+    if every is not None and request.checkpoint is not CheckpointMode.CRIU:
+        raise Refused(
+            f"a job with --checkpoint {request.checkpoint.value} has no periodic checkpoints",
+            "leave --checkpoint-every out, or choose --checkpoint criu",
+        )
+    if every is not None and every < least_seconds:
+        raise Refused(
+            f"a checkpoint every {every} s is more than this site allows",
+            f"ask for at least --checkpoint-every {math.ceil(least_seconds / 60)} (minutes)",
+        )
+    targets = [mount.target for mount in request.mounts if not mount.read_only]
+    for path in request.results:
+        if not any(_within(path, target) for target in targets):
+            raise Refused(
+                f"--results {path} is below no mount that the job may write to",
+                "name what it writes on a mounted directory, as it sees it",
+            )
 
 
 def _admit_mount(caller: Caller, mount: MountRequest, prefixes: tuple[str, ...]) -> None:

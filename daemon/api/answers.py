@@ -27,6 +27,9 @@ _HINTS = {
     "time_seconds": "leave --time out for no limit, or write for example --time 1-12:00:00",
     "output": "name an absolute path",
     "checkpoint": "choose --checkpoint criu, signal or none",
+    "checkpoint_every_seconds": "leave --checkpoint-every out to have stopgap choose",
+    "after_crash": "choose --after-crash hold or resume",
+    "results": "name absolute paths in the container",
     "seconds": "wait for more than 0 seconds and at most a day",
 }
 

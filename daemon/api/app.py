@@ -171,6 +171,11 @@ def _undrain(desk: _DeskDep, who: _Who, node: _Node) -> Response:
     return answers.one(desk.undrain(who, node))
 
 
+@nodes.post("/{node}/gone")
+def _gone(desk: _DeskDep, who: _Who, node: _Node) -> Response:
+    return answers.one(desk.gone(who, node))
+
+
 @nodes.post("/{node}/vacate")
 async def _vacate(
     request: Request,

@@ -104,6 +104,10 @@ class Client:
         """Open a node again."""
         return self._one("POST", _node_path(node, "undrain"))
 
+    def gone(self, node: str) -> Document:
+        """Say that a node is dead."""
+        return self._one("POST", _node_path(node, "gone"))
+
     def vacate(self, node: str, seconds: float) -> Document:
         """Have a node emptied; returns when it is."""
         path = _node_path(node, "vacate")

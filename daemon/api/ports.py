@@ -6,6 +6,7 @@ from typing import Protocol
 
 from daemon.api.schemas import (
     DrainView,
+    GoneView,
     JobChange,
     JobDetail,
     JobRequest,
@@ -90,6 +91,13 @@ class Desk(Protocol):
 
     def undrain(self, caller: Caller, node: str) -> DrainView:
         """Open the node again."""
+
+    def gone(self, caller: Caller, node: str) -> GoneView:
+        """
+        Take an administrator's word that the node is dead: its jobs go on elsewhere.
+
+        Refuses with 409 where its engine answers.
+        """
 
     def vacate(self, caller: Caller, node: str, seconds: float) -> VacateView:
         """Have the node emptied, kill what is left after that time, return when it is empty."""

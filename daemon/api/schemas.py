@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from daemon.api import syntax
-from daemon.core.types import CheckpointMode, JobState, NodeState, Outcome
+from daemon.core.types import (
+    AfterCrash,
+    CheckpointMode,
+    JobState,
+    Movable,
+    NodeState,
+    Outcome,
+)
 
 _Path = Annotated[str, AfterValidator(syntax.path)]
 
@@ -57,6 +64,11 @@ class JobRequest(_Request):
     time_seconds: Annotated[int, Field(ge=1, le=10 * 365 * 86400)] | None = None
     output: _Path | None = None
     checkpoint: CheckpointMode = CheckpointMode.CRIU
+    #: Between two periodic checkpoints; left out, stopgap chooses.
+    checkpoint_every_seconds: Annotated[int, Field(ge=1, le=10 * 365 * 86400)] | None = None
+    after_crash: AfterCrash = AfterCrash.HOLD
+    #: What it writes, as it sees it, below its mounts.
+    results: Annotated[tuple[_Path, ...], Field(max_length=64)] = ()
 
 
 class VacateRequest(_Request):
@@ -106,6 +118,9 @@ class JobView(_View):
     image: str
     command: list[str]
     checkpoint: CheckpointMode
+    movable: Movable = Movable.UNKNOWN
+    #: What stands in the way of a move, or why nothing is known of it yet.
+    movable_why: str = ""
 
 
 class SegmentView(_View):
@@ -146,6 +161,11 @@ class JobDetail(JobView):
     time_seconds: float | None = None
     output: str | None = None
     image_digest: str | None = None
+    checkpoint_every_seconds: float | None = None
+    after_crash: AfterCrash = AfterCrash.HOLD
+    results: list[str] = []
+    #: What keeps it from going on after a crash.
+    changed_files: list[str] = []
     segments: list[SegmentView] = []
     checkpoints: list[CheckpointView] = []
     events: list[EventView] = []
@@ -226,6 +246,8 @@ class NodeView(_View):
     fit: bool = False
     reachable: bool = False
     drained: bool = False
+    #: Dead by an administrator's word.
+    gone: bool = False
     #: Why no job is put there now; empty when one may be.
     reason: str = ""
     jobs: list[int] = []
@@ -238,6 +260,15 @@ class DrainView(_View):
     node: str
     drained: bool
     result: Literal["drained", "already_drained", "undrained", "already_undrained"]
+
+
+class GoneView(_View):
+    """A node after an administrator called it dead."""
+
+    node: str
+    result: Literal["gone", "already_gone"]
+    #: Jobs that fall back to their last checkpoints.
+    jobs: list[int] = []
 
 
 class VacateView(_View):

@@ -10,7 +10,7 @@ import typer
 from daemon.api.client import Client, ClientRefusedError, Document
 from daemon.cli import output, units
 from daemon.cli.options import DEFAULT_SOCKET, Jobs, Json, Socket, client
-from daemon.core.types import CheckpointMode
+from daemon.core.types import AfterCrash, CheckpointMode
 
 commands = typer.Typer()
 
@@ -58,6 +58,18 @@ def submit(
     checkpoint: Annotated[
         CheckpointMode, typer.Option(help="How the job is saved when its node is wanted.")
     ] = CheckpointMode.CRIU,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(parser=_time, metavar="TIME", help="Save it so often. Default: by its cost."),
+    ] = None,
+    after_crash: Annotated[
+        AfterCrash,
+        typer.Option(help="What to do when its files have changed since the last checkpoint."),
+    ] = AfterCrash.HOLD,
+    results: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="What it writes on its mounts, as it sees it."),
+    ] = None,
     socket: Socket = DEFAULT_SOCKET,
     as_json: Json = False,
 ) -> None:
@@ -75,6 +87,9 @@ def submit(
         "time_seconds": time,
         "output": None if output_file is None else os.path.abspath(output_file),  # noqa: PTH100  normalized
         "checkpoint": checkpoint.value,
+        "checkpoint_every_seconds": checkpoint_every,
+        "after_crash": after_crash.value,
+        "results": results or [],
     }
     if name is not None:
         job["name"] = name

@@ -80,6 +80,26 @@ def undrain(nodes: Nodes, *, socket: Socket = DEFAULT_SOCKET, as_json: Json = Fa
 
 
 @node_commands.command()
+def gone(
+    nodes: Nodes,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="They are switched off for certain.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Say that nodes are dead: their jobs go on elsewhere, from their last checkpoints."""
+    if not yes:
+        output.complain(
+            f"this says that no process on {', '.join(expand(nodes))} lives any more: its jobs go "
+            "on elsewhere from their last checkpoints, and lose what they did since. If one still "
+            "runs there, two copies of a job write to the same files",
+            "switch the nodes off, or see that they are off, and add --yes",
+        )
+        raise typer.Exit(2)
+    _each(nodes, client(socket).gone, _gone, as_json=as_json)
+
+
+@node_commands.command()
 def setup(
     nodes: Nodes,
     *,
@@ -132,6 +152,11 @@ def _each(
         output.emit(answers)
     if refused:
         raise typer.Exit(1)
+
+
+def _gone(answer: Document) -> str:
+    jobs = ", ".join(map(str, answer["jobs"])) or "none"
+    return f"{answer['node']} {answer['result'].replace('_', ' ')}; jobs that fall back: {jobs}"
 
 
 def _drained(answer: Document) -> str:

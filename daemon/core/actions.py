@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from daemon.core.types import (
+    CheckpointKind,
     ClaimSource,
     Epoch,
     Generation,
@@ -42,12 +43,25 @@ class Vacate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """Checkpoint a segment and let it go on."""
+
+    ref: SegmentRef
+    kind: CheckpointKind
+    #: Its node might be claimed meanwhile: then it must be vacant in time all the same.
+    deadline: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
     """A segment has ended: find out how, keep its log, decide what that means for the job."""
 
     ref: SegmentRef
     view: SegmentView | None
     reason: str
+    #: Its node is dead by an administrator's word: nobody is left to be asked.
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +139,18 @@ class Probe:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """A node that was called dead is back: end everything of ours there before it is used."""
+
+    node: NodeName
+    reason: str
+
+
 Action = (
     Place
     | Vacate
+    | Save
     | Settle
     | Adopt
     | Thaw
@@ -138,6 +161,7 @@ Action = (
     | Release
     | Sweep
     | Probe
+    | Return
 )
 
 
@@ -148,9 +172,11 @@ def jobs_of(action: Action) -> tuple[JobId, ...]:
             return tuple(ref.job for ref in refs)
         case Settle(ref=ref) | Adopt(ref=ref) | Thaw(ref=ref) | LoseTouch(ref=ref) | Stop(ref=ref):
             return (ref.job,)
+        case Save(ref=ref):
+            return (ref.job,)
         case Place(job=job) | Drop(job=job) | Hold(job=job) | Release(job=job):
             return (job,)
-        case Sweep() | Probe():
+        case Sweep() | Probe() | Return():
             # What is swept has ended: its job may be anywhere by now.
             return ()
 
@@ -160,7 +186,9 @@ def node_of(action: Action) -> NodeName | None:
     match action:
         case Place(node=node) | Vacate(node=node) | Sweep(node=node) | Probe(node=node):
             return node
-        case Settle(ref=ref) | Adopt(ref=ref) | Thaw(ref=ref) | Stop(ref=ref):
+        case Return(node=node):
+            return node
+        case Settle(ref=ref) | Adopt(ref=ref) | Thaw(ref=ref) | Stop(ref=ref) | Save(ref=ref):
             return ref.node
         case LoseTouch() | Drop() | Hold() | Release():
             return None

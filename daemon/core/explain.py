@@ -1,6 +1,7 @@
 """Why a job waits: one sentence with numbers, from what the plan would decide by now."""
 
 from daemon.core.fill import free_rooms, may_start, needs_criu
+from daemon.core.fit import Kinds, nowhere
 from daemon.core.policy import Policy
 from daemon.core.types import Job, JobState, NodeState, Snapshot
 from daemon.core.wanted import wants
@@ -12,20 +13,34 @@ class Waiting:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self._snapshot = snapshot
         self._policy = policy
-        self._rooms = free_rooms(snapshot, policy, wants(snapshot, policy))
+        self._kinds = Kinds()
+        self._rooms = free_rooms(snapshot, policy, wants(snapshot, policy), self._kinds)
+        #: What the nodes that could be used by and by have.
+        self._machines = {e.machine for e in snapshot.engines.values() if e.machine is not None}
         #: Long queues have few shapes.
-        self._known: dict[tuple[int, int, bool], str] = {}
+        self._known: dict[tuple[object, ...], str] = {}
 
     def why(self, job: Job) -> str:
         """Return why the job is where it is: its own last reason, unless it waits for a gap."""
+        if job.state is JobState.UNREACHABLE and job.cancel_wanted and job.segment is not None:
+            return (
+                f"{job.reason}; it is cancelled as soon as {job.segment.node} answers, or an "
+                f"administrator says that it is dead (stopgap node gone {job.segment.node})"
+            )
         if job.state not in {JobState.QUEUED, JobState.PARKED}:
             return job.reason
         if job.not_before is not None and job.not_before > self._snapshot.now:
             left = (job.not_before - self._snapshot.now).total_seconds()
             return f"{job.reason}; tried again in {left:.0f} s"
-        shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job))
+        fitting = (job.machine, job.avoid) if job.generation is not None else None
+        shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job), fitting)
         if shape not in self._known:
-            self._known[shape] = self._cluster() or self._size(job) or self._gaps(job)
+            self._known[shape] = (
+                self._cluster()
+                or self._size(job)
+                or nowhere(job, self._machines)
+                or self._gaps(job)
+            )
         return self._known[shape]
 
     def _cluster(self) -> str:
@@ -58,7 +73,13 @@ class Waiting:
             return f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free{tested}"
         if all(not room.any_user for room in self._rooms) and needs_criu(job):
             return "waits: only root's jobs can be moved away from the nodes that are free"
-        if not any(room.fits(job) for room in self._rooms):
+        fitting = self._kinds.fitting(job)
+        if fitting is not None and not any(room.kind in fitting for room in self._rooms):
+            return (
+                f"waits for a gap: its checkpoint fits none of the {len(self._rooms)} nodes "
+                "that have room"
+            )
+        if not any(room.fits(job, fitting) for room in self._rooms):
             most = max(room.cpus for room in self._rooms)
             return f"waits for a gap: {len(self._rooms)} nodes have room, at most {most} cores"
         return "is placed next"

@@ -7,9 +7,10 @@ whole for large jobs.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from daemon.core.actions import Place
+from daemon.core.fit import Kinds
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
@@ -34,13 +35,17 @@ class Room:
     jobs: int
     #: Jobs of ordinary users can be moved away from here.
     any_user: bool
+    #: Which of the different machines it is.
+    kind: int = field(default=0)
 
-    def fits(self, job: Job) -> bool:
+    def fits(self, job: Job, kinds: frozenset[int] | None = None) -> bool:
+        """Tell whether the job fits in, on one of these machines; None is every one."""
         return (
             job.spec.cpus <= self.cpus
             and job.spec.memory_mib <= self.memory_mib
             and self.jobs > 0
             and (self.any_user or not needs_criu(job))
+            and (kinds is None or self.kind in kinds)
         )
 
     def less(self, job: Job) -> "Room":
@@ -61,15 +66,17 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
     """Yield a placement for every waiting job that fits somewhere now."""
     if not may_start(snapshot, policy) or snapshot.cluster is None:
         return
-    rooms = free_rooms(snapshot, policy, wanted)
+    kinds = Kinds()
+    rooms = free_rooms(snapshot, policy, wanted, kinds)
     # Rooms only get smaller: a shape that found none will find none in this plan, so a long
     # queue costs one look for each shape in it.
-    hopeless: set[tuple[int, int, bool]] = set()
+    hopeless: set[tuple[int, int, bool, frozenset[int] | None]] = set()
     for job in _waiting(snapshot):
-        shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job))
+        fitting = kinds.fitting(job)
+        shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job), fitting)
         if shape in hopeless:
             continue
-        place = _tightest(rooms, job)
+        place = _tightest(rooms, job, fitting)
         if place is None:
             hopeless.add(shape)
             continue
@@ -96,15 +103,17 @@ def may_start(snapshot: Snapshot, policy: Policy) -> bool:
     return snapshot.now - snapshot.cluster.taken <= policy.stale
 
 
-def free_rooms(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> list[Room]:
+def free_rooms(
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want], kinds: Kinds
+) -> list[Room]:
     """Return what is free on the nodes that may be filled, the tightest first."""
-    return sorted(_rooms(snapshot, policy, wanted).values())
+    return sorted(_rooms(snapshot, policy, wanted, kinds).values())
 
 
-def _tightest(rooms: list[Room], job: Job) -> int | None:
+def _tightest(rooms: list[Room], job: Job, kinds: frozenset[int] | None) -> int | None:
     """Return where in the sorted rooms the first one is that the job fits into."""
     first = bisect_left(rooms, job.spec.cpus, key=lambda room: room.cpus)
-    return next((i for i in range(first, len(rooms)) if rooms[i].fits(job)), None)
+    return next((i for i in range(first, len(rooms)) if rooms[i].fits(job, kinds)), None)
 
 
 def _waiting(snapshot: Snapshot) -> list[Job]:
@@ -120,7 +129,7 @@ def _waiting(snapshot: Snapshot) -> list[Job]:
 
 
 def _rooms(
-    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want], kinds: Kinds
 ) -> dict[NodeName, Room]:
     """Return the free capacity of every node that may be filled."""
     rooms: dict[NodeName, Room] = {}
@@ -132,12 +141,15 @@ def _rooms(
             continue
         if engine is None or not (engine.reachable and engine.fit) or name in snapshot.busy_nodes:
             continue
+        if name in snapshot.gone:
+            continue
         rooms[name] = Room(
             cpus=node.cpus - policy.reserve_cpus,
             memory_mib=node.memory_mib - policy.reserve_memory_mib,
             node=name,
             jobs=policy.max_jobs_per_node,
             any_user=engine.other_users,
+            kind=kinds.number(engine.machine),
         )
     for job in snapshot.jobs:
         if job.state in PLACED and job.segment is not None and job.segment.node in rooms:

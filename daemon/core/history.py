@@ -7,9 +7,11 @@ from daemon.core.lifecycle import Event, advance
 from daemon.core.policy import Policy
 from daemon.core.types import (
     TERMINAL,
+    AfterCrash,
     Checkpoint,
     Job,
     JobId,
+    Movable,
     Outcome,
     Segment,
 )
@@ -31,10 +33,26 @@ class Change:
     #: Progress of the newest segment that has to be done again.
     lost: timedelta = timedelta()
     checkpoint: Checkpoint | None = None
+    #: It goes on from this older generation, for the newest is no good.
+    fallback: Checkpoint | None = None
+    #: What its generations take after some were deleted.
+    stored_bytes: int | None = None
+    movable: Movable | None = None
+    #: What stands in the way, when ``movable`` says that something does.
+    movable_why: str = ""
+    #: A checkpoint that leaves it running was tried just now, and it stood still for so long.
+    stood_still: timedelta | None = None
+    #: Its generation is older than what it did, or is so no more.
+    after_crash: AfterCrash | None = None
+    changed_files: tuple[str, ...] | None = None
+    #: A kind of processor on which a move went wrong.
+    avoid: str = ""
     exit_code: int | None = None
     image_digest: str | None = None
     #: True counts a fault that was not the job's, False ends a row of them.
     fault: bool | None = None
+    #: The last fault turned out to be no concern of the job's.
+    forgive: bool = False
     #: Leave the job alone for this long; not counted as a fault.
     pause: timedelta | None = None
     cancel_wanted: bool | None = None
@@ -57,11 +75,12 @@ def apply(
     if change.event is Event.PLACED:
         job = _placed(job, now, previous)
     if change.struck:
-        job = replace(job, segment=previous)
+        job = replace(job, segment=previous, lost=job.lost + change.lost)
     elif change.outcome is not None:
         job = _ended(job, change, now)
-    if change.checkpoint is not None:
-        job = replace(job, generation=change.checkpoint.generation)
+    job = _checkpointed(job, change, now)
+    if change.forgive:
+        job = replace(job, faults=max(0, job.faults - 1))
     if change.fault is not None:
         job = _faulted(job, now, policy) if change.fault else _unfaulted(job)
     if change.pause is not None:
@@ -73,6 +92,41 @@ def apply(
         image_digest=change.image_digest or job.image_digest,
         cancel_wanted=_or(change.cancel_wanted, job.cancel_wanted),
         hold_wanted=_or(change.hold_wanted, job.hold_wanted),
+        avoid=tuple(sorted({*job.avoid, change.avoid})) if change.avoid else job.avoid,
+    )
+
+
+def _checkpointed(job: Job, change: Change, now: datetime) -> Job:
+    """Return the job with what the change says of its checkpoints."""
+    if change.checkpoint is not None:
+        job = _with(job, change.checkpoint)
+        stored = job.stored_bytes + change.checkpoint.size_bytes
+        job = replace(job, stored_bytes=stored, movable=Movable.YES, movable_why="")
+    if change.fallback is not None:
+        job = _with(job, change.fallback)
+    if change.stored_bytes is not None:
+        job = replace(job, stored_bytes=change.stored_bytes)
+    if change.movable is not None:
+        job = replace(job, movable=change.movable, movable_why=change.movable_why)
+    if change.stood_still is not None:
+        job = replace(job, save_tried=now, save_cost=change.stood_still)
+    if change.event is Event.SAVED:
+        # Nothing was done since: what is saved is all there is.
+        job = replace(job, after_crash=None, changed_files=())
+    if change.after_crash is not None:
+        job = replace(job, after_crash=change.after_crash)
+    if change.changed_files is not None:
+        job = replace(job, changed_files=change.changed_files)
+    return job
+
+
+def _with(job: Job, checkpoint: Checkpoint) -> Job:
+    """Return the job as it waits for a resume from that checkpoint."""
+    return replace(
+        job,
+        generation=checkpoint.generation,
+        saved=checkpoint.time,
+        machine=checkpoint.machine,
     )
 
 
@@ -91,6 +145,8 @@ def _placed(job: Job, now: datetime, previous: Segment | None) -> Job:
         job,
         started=job.started or now,
         segment=replace(segment, started=now),
+        after_crash=None,
+        changed_files=(),
         migrations=job.migrations + moved,
     )
 

@@ -22,6 +22,10 @@ class Event(StrEnum):
     PLACED = "placed"
     EVICT = "evict"
     SAVED = "saved"
+    #: A checkpoint is committed, and the job goes on.
+    KEPT = "kept"
+    #: It could not be saved, and goes on.
+    NOT_KEPT = "not_kept"
     #: The claim went away before anything was saved: it goes on where it is.
     THAWED = "thawed"
     #: It waits for a resume from its last generation.
@@ -56,6 +60,8 @@ def _table() -> dict[tuple[JobState, Event], JobState]:
         (S.STARTING, E.PLACED): S.RUNNING,
         (S.RESUMING, E.PLACED): S.RUNNING,
         (S.RUNNING, E.EVICT): S.EVICTING,
+        (S.RUNNING, E.KEPT): S.RUNNING,
+        (S.RUNNING, E.NOT_KEPT): S.RUNNING,
         (S.EVICTING, E.THAWED): S.RUNNING,
         (S.QUEUED, E.HOLD): S.HELD,
         (S.PARKED, E.HOLD): S.HELD,

@@ -19,6 +19,7 @@ from daemon.core.actions import (
     LoseTouch,
     Probe,
     Release,
+    Return,
     Settle,
     Stop,
     Sweep,
@@ -28,6 +29,7 @@ from daemon.core.actions import (
 )
 from daemon.core.fill import fill, may_start
 from daemon.core.policy import Policy
+from daemon.core.saving import saves
 from daemon.core.types import (
     PLACED,
     EngineView,
@@ -54,8 +56,10 @@ def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
             *_vacations(snapshot, policy, wanted),
             *_wishes(snapshot, policy),
             *_sweeps(snapshot),
+            *_returns(snapshot),
             *_probes(snapshot, policy, wanted),
             *islice(fill(snapshot, policy, wanted), policy.starts_per_tick),
+            *saves(snapshot, policy, wanted),
         )
     )
 
@@ -104,11 +108,7 @@ def _settlements(
         if segment is None:
             continue
         if not placed.answered:
-            # One that may not even have begun stays what it is until its node answers.
-            lives = job.state in {JobState.RUNNING, JobState.EVICTING}
-            if lives and _silent(placed.engine, snapshot, policy):
-                why = placed.engine.why if placed.engine is not None else ""
-                yield LoseTouch(ref=segment.ref, reason=f"{segment.node} does not answer: {why}")
+            yield from _out_of_reach(placed, segment.ref, snapshot, policy)
         elif placed.view is None or placed.view.phase in {Phase.EXITED, Phase.CREATED}:
             if not _rests(job, snapshot.now):
                 yield Settle(ref=segment.ref, view=placed.view, reason=_over(placed.view))
@@ -118,6 +118,22 @@ def _settlements(
             )
         elif job.state is JobState.EVICTING and segment.node not in wanted:
             yield Thaw(ref=segment.ref, reason=f"nobody wants {segment.node} any more")
+
+
+def _out_of_reach(
+    placed: _Placed, ref: SegmentRef, snapshot: Snapshot, policy: Policy
+) -> Iterator[Action]:
+    """Nothing is known of a segment whose node is silent, unless an administrator knows it."""
+    if ref.node in snapshot.gone:
+        if not _rests(placed.job, snapshot.now):
+            why = f"an administrator says that {ref.node} is dead"
+            yield Settle(ref=ref, view=None, reason=why, gone=True)
+    # One that may not even have begun stays what it is until its node answers.
+    elif placed.job.state in {JobState.RUNNING, JobState.EVICTING} and _silent(
+        placed.engine, snapshot, policy
+    ):
+        why = placed.engine.why if placed.engine is not None else ""
+        yield LoseTouch(ref=ref, reason=f"{ref.node} does not answer: {why}")
 
 
 def _over(view: SegmentView | None) -> str:
@@ -208,6 +224,8 @@ def _rests(job: Job, now: datetime) -> bool:
 
 
 def _why_held(job: Job, policy: Policy) -> str:
+    if job.changed_files:
+        return job.reason
     if job.faults < policy.max_faults:
         return "held by request"
     return f"held after {job.faults} faults in a row, the last: {job.reason}"
@@ -252,6 +270,20 @@ def _sweeps(snapshot: Snapshot) -> Iterator[Action]:
             yield Sweep(node=node, view=view, reason="belongs to no segment that may live")
 
 
+def _returns(snapshot: Snapshot) -> Iterator[Return]:
+    """Clean up nodes that were called dead and answer again; until then they get no job."""
+    held = {job.segment.node for job in snapshot.jobs if job.state in PLACED and job.segment}
+    for node in sorted(snapshot.gone - held - snapshot.busy_nodes):
+        engine = snapshot.engines.get(node)
+        due = engine is not None and (engine.probe_after is None or _past(engine, snapshot))
+        if engine is not None and engine.reachable and due:
+            yield Return(node=node, reason="it was called dead and answers again")
+
+
+def _past(engine: EngineView, snapshot: Snapshot) -> bool:
+    return engine.probe_after is not None and engine.probe_after <= snapshot.now
+
+
 def _probes(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Action]:
     """Run the canary where a node could be used but has not proven that it can."""
     if not may_start(snapshot, policy):
@@ -261,6 +293,7 @@ def _probes(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) ->
         engine = snapshot.engines[node]
         due = engine.probe_after is None or snapshot.now >= engine.probe_after
         free = node in snapshot.settled and node not in wanted and node not in snapshot.busy_nodes
+        free = free and node not in snapshot.gone
         if left > 0 and free and due and engine.reachable and not engine.fit:
             left -= 1
             yield Probe(node=node, reason=engine.why or "not probed yet")

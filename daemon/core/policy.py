@@ -37,6 +37,31 @@ class Policy:
     #: The first pause after a fault; it doubles with each further one.
     fault_pause: timedelta = timedelta(seconds=2)
     fault_pause_max: timedelta = timedelta(seconds=300)
+    #: A node that refused this many different jobs in a row is at fault, and not the jobs.
+    refusals: int = 2
+    #: How long such a node is left alone; it doubles each time.
+    refusal_pause: timedelta = timedelta(seconds=60)
+    refusal_pause_max: timedelta = timedelta(seconds=3600)
+    #: A job is saved for trial this long after its first start: soon enough to tell its
+    #: submitter, late enough for it to have opened what it will hold.
+    trial: timedelta = timedelta(seconds=30)
+    #: Bounds of the time between two periodic checkpoints.
+    checkpoint_min: timedelta = timedelta(seconds=300)
+    checkpoint_max: timedelta = timedelta(hours=4)
+    #: Running time of jobs for each loss of a segment, as long as little was observed.
+    node_mtbf: timedelta = timedelta(hours=720)
+    #: More periodic checkpoints at once would be in the way of evictions.
+    saves_at_once: int = 2
+    #: What all generations, and those of one user, may take; None is no limit.
+    max_stored: int | None = None
+    max_stored_by_user: int | None = None
+    #: An illegal instruction this soon after a resume is a fault of the move.
+    sigill: timedelta = timedelta(seconds=60)
+
+    def node_pause_after(self, times: int) -> timedelta:
+        """Return how long a node is left alone that was found at fault so often in a row."""
+        doubled = self.refusal_pause * (1 << max(0, min(times - 1, 20)))
+        return min(doubled, self.refusal_pause_max)
 
     def pause_after(self, faults: int) -> timedelta:
         """Return how long a job is left alone after so many faults in a row."""

@@ -94,6 +94,15 @@ class AfterCrash(StrEnum):
     HOLD = "hold"
 
 
+class Movable(StrEnum):
+    """Whether a job can be saved, by its last checkpoint.  Stored."""
+
+    YES = "yes"
+    NO = "no"
+    #: Not tried yet.
+    UNKNOWN = "unknown"
+
+
 class NodeState(StrEnum):
     """What the batch system's word about a node means to us."""
 
@@ -192,6 +201,9 @@ class JobSpec:
     #: A file of the submitter's to which the log is copied.
     output: str | None = None
     checkpoint: CheckpointMode = CheckpointMode.CRIU
+    #: Between two periodic checkpoints; None leaves that to stopgap.
+    checkpoint_every: timedelta | None = None
+    after_crash: AfterCrash = AfterCrash.HOLD
     #: What it writes, as it sees it; without a word everything below its writable mounts.
     results: tuple[str, ...] = ()
 
@@ -286,6 +298,24 @@ class Job:
     faults: int = 0
     #: Not to be placed before this moment.
     not_before: datetime | None = None
+    movable: Movable = Movable.UNKNOWN
+    #: What stands in the way when it is not.
+    movable_why: str = ""
+    #: The moment that its generation holds.
+    saved: datetime | None = None
+    #: What its generation needs of a node; None is not known.
+    machine: Machine | None = None
+    #: When a checkpoint that leaves it running was last tried, and how long it stood still.
+    save_tried: datetime | None = None
+    save_cost: timedelta | None = None
+    #: What its generations take.
+    stored_bytes: int = 0
+    #: Set while its generation is older than what it did; then what to do about its files.
+    after_crash: AfterCrash | None = None
+    #: Files that keep it from being resumed after a crash.
+    changed_files: tuple[str, ...] = ()
+    #: Kinds of processors on which a move went wrong.
+    avoid: tuple[str, ...] = ()
 
 
 class Phase(StrEnum):
@@ -331,6 +361,16 @@ class EngineView:
     #: A canary that failed is not run again before this moment.
     probe_after: datetime | None = None
     segments: tuple[SegmentView, ...] = ()
+    #: What it has for a process; None is not known.
+    machine: Machine | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """How often segments were lost with their nodes, as far as it was observed."""
+
+    ran: timedelta = timedelta()
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,8 +393,13 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     #: Nodes that an administrator closed to us.
     drained: frozenset[NodeName] = frozenset()
+    #: Nodes that are dead by an administrator's word.
+    gone: frozenset[NodeName] = frozenset()
     #: Jobs and nodes with an action under way: nothing new is begun on them.
     busy_jobs: frozenset[JobId] = frozenset()
     busy_nodes: frozenset[NodeName] = frozenset()
     #: Segments that have ended and whose containers are being removed.
     leaving: frozenset[SegmentRef] = frozenset()
+    #: Jobs that are being saved while they run.
+    saving: frozenset[JobId] = frozenset()
+    losses: Losses = Losses()

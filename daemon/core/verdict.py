@@ -5,11 +5,13 @@ kernel's OOM killer sent are a fault of the node: the job is resumed, never fail
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from daemon.core.lifecycle import Event, waiting_event
 from daemon.core.types import (
     Checkpoint,
+    CheckpointKind,
     CheckpointMode,
     Epoch,
     Generation,
@@ -23,6 +25,9 @@ from daemon.core.types import (
 
 #: 128 + SIGKILL and 128 + SIGTERM.
 _ENDED_FROM_OUTSIDE = frozenset({137, 143})
+#: 128 + SIGILL.
+_ILLEGAL_INSTRUCTION = 132
+_ASTRAY = "an illegal instruction soon after a move: this kind of processor will not do"
 #: What Docker reports for a container whose end it did not witness.
 _UNWITNESSED = 255
 
@@ -44,10 +49,24 @@ class Verdict:
     exit_code: int | None = None
     #: The node's fault: counted, and followed by a pause.
     fault: bool = False
+    #: The job was moved to a processor that is not like the one it came from.
+    astray: bool = False
 
 
-def judge(job: Job, view: SegmentView | None, saved: Checkpoint | None) -> Verdict:
-    """Return what the end of the job's newest segment means."""
+def judge(
+    job: Job,
+    view: SegmentView | None,
+    saved: Checkpoint | None,
+    *,
+    moved_for: timedelta | None = None,
+    sigill: timedelta = timedelta(),
+) -> Verdict:
+    """
+    Return what the end of the job's newest segment means.
+
+    ``moved_for`` is the time since its resume, None for a start from the beginning.  Within
+    ``sigill`` an illegal instruction is the fault of the move.
+    """
     if saved is not None:
         return Verdict(
             outcome=Outcome.EVICTED,
@@ -66,15 +85,21 @@ def judge(job: Job, view: SegmentView | None, saved: Checkpoint | None) -> Verdi
     unseen = view.unwitnessed and view.exit_code == _UNWITNESSED
     if view.exit_code in _ENDED_FROM_OUTSIDE or unseen:
         return _crash(job, f"ended from outside (exit code {view.exit_code})")
-    if view.exit_code == 0:
+    if view.exit_code == _ILLEGAL_INSTRUCTION and moved_for is not None and moved_for <= sigill:
+        return replace(_crash(job, _ASTRAY), astray=True)
+    return _exit(view.exit_code)
+
+
+def _exit(code: int) -> Verdict:
+    if code == 0:
         return Verdict(
             outcome=Outcome.COMPLETED, event=Event.COMPLETED, exit_code=0, reason="exited with 0"
         )
     return Verdict(
         outcome=Outcome.FAILED,
         event=Event.FAILED,
-        exit_code=view.exit_code,
-        reason=_EXITS.get(view.exit_code, f"exited with {view.exit_code}"),
+        exit_code=code,
+        reason=_EXITS.get(code, f"exited with {code}"),
     )
 
 
@@ -84,25 +109,36 @@ def _crash(job: Job, what: str) -> Verdict:
     return Verdict(outcome=Outcome.CRASHED, event=waiting_event(job), reason=what, fault=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a job's log: what one segment printed, as far as it counts."""
+
+    epoch: Epoch
+    #: Only what it printed until this checkpoint; None is all of it.
+    until: Generation | None = None
+
+
 def log_chain(
     mode: CheckpointMode, segments: Iterable[Segment], checkpoints: Iterable[Checkpoint]
-) -> tuple[Epoch, ...]:
+) -> tuple[Piece, ...]:
     """
-    Return the segments whose output makes up the job's log, in order.
+    Return what makes up the job's log, in order.
 
     A job that saves itself goes on where it likes: its log is all that it printed.  For others
-    they are the newest segment, the one whose checkpoint it was resumed from, and so on
-    back to a start from the beginning.  What a crashed segment printed is printed again by
-    the one that does its work over, so it is not part of the log.
+    it is the newest segment, the one whose checkpoint it was resumed from, and so on
+    back to a start from the beginning.  What a segment printed after that checkpoint is
+    printed again by the one that does its work over, so it is not part of the log.
     """
     by_epoch = {segment.epoch: segment for segment in segments}
     if mode is CheckpointMode.SIGNAL:
-        return tuple(sorted(by_epoch))
-    made_by: dict[Generation, Epoch] = {c.generation: c.epoch for c in checkpoints}
-    chain: list[Epoch] = []
-    epoch = max(by_epoch, default=None)
-    while epoch is not None and epoch in by_epoch and epoch not in chain:
-        chain.append(epoch)
+        return tuple(Piece(epoch=epoch) for epoch in sorted(by_epoch))
+    made: dict[Generation, Checkpoint] = {c.generation: c for c in checkpoints}
+    chain: list[Piece] = []
+    epoch, until = max(by_epoch, default=None), None
+    while epoch is not None and epoch in by_epoch and all(epoch < p.epoch for p in chain):
+        chain.append(Piece(epoch=epoch, until=until))
         resumed_from = by_epoch[epoch].resumed_from
-        epoch = made_by.get(resumed_from) if resumed_from is not None else None
+        saved = made.get(resumed_from) if resumed_from is not None else None
+        epoch = None if saved is None else saved.epoch
+        until = None if saved is None or saved.kind is CheckpointKind.EVICTION else resumed_from
     return tuple(reversed(chain))

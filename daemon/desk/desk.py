@@ -11,10 +11,11 @@ from typing import Protocol
 
 from daemon.acts import probing
 from daemon.acts.tools import Tools
-from daemon.api.admission import admit
+from daemon.api.admission import admit, admit_saving
 from daemon.api.ports import Caller, Refused
 from daemon.api.schemas import (
     DrainView,
+    GoneView,
     JobChange,
     JobDetail,
     JobRequest,
@@ -103,6 +104,7 @@ class Desk:
     def submit(self, caller: Caller, request: JobRequest) -> JobDetail:
         """Enqueue a job."""
         admit(caller, request, self.config.jobs, unended=self._store.live_count(caller.uid))
+        admit_saving(request, self.config.policy.checkpoint_min_seconds)
         spec = _spec(caller, request)
         job = self._store.submit(
             spec,
@@ -222,6 +224,29 @@ class Desk:
             node=node, drained=False, result="undrained" if drained else "already_undrained"
         )
 
+    def gone(self, caller: Caller, node: str) -> GoneView:
+        """Take an administrator's word that the node is dead: its jobs go on elsewhere."""
+        name = self._node(caller, node, known=False)
+        refs = self.tools.observer.refs_on(name)
+        snapshot = self.tools.observer.look()
+        engine = snapshot.engines.get(name)
+        if not refs and (snapshot.cluster is None or name not in snapshot.cluster.nodes):
+            raise Refused(f"there is no node {node}", "stopgap nodes lists them", 404)
+        if engine is not None and engine.reachable:
+            raise Refused(
+                f"the engine of {node} answers, so the node is not dead",
+                f"stopgap vacate --node {node} empties it, stopgap node drain keeps it empty",
+                409,
+            )
+        already = self.tools.observer.record_of(name).gone is not None
+        if not already:
+            self.tools.observer.set_gone(name, gone=True)
+        return GoneView(
+            node=node,
+            result="already_gone" if already else "gone",
+            jobs=sorted(ref.job for ref in refs),
+        )
+
     def vacate(self, caller: Caller, node: str, seconds: float) -> VacateView:
         """Have the node emptied, kill what is left after that time, return when it is empty."""
         name = self._node(caller, node)
@@ -286,7 +311,7 @@ class Desk:
         try:
             fingerprint = self.workshop.fingerprint(name)
             found = self.workshop.probe(name)
-            probing.keep(self.tools, name, found, fingerprint.digest)
+            probing.keep(self.tools, name, found, fingerprint)
         except EngineError as exc:
             raise Refused(f"{node} was not probed: {exc}", "correct it and try again", 503) from exc
         finally:
@@ -331,7 +356,7 @@ class Desk:
 
 
 def _spec(caller: Caller, request: JobRequest) -> JobSpec:
-    seconds = request.time_seconds
+    seconds, every = request.time_seconds, request.checkpoint_every_seconds
     return JobSpec(
         name=request.name,
         owner=Owner(uid=caller.uid, gid=caller.gid, groups=caller.groups, name=caller.name),
@@ -346,6 +371,9 @@ def _spec(caller: Caller, request: JobRequest) -> JobSpec:
         time_limit=None if seconds is None else timedelta(seconds=seconds),
         output=request.output,
         checkpoint=request.checkpoint,
+        checkpoint_every=None if every is None else timedelta(seconds=every),
+        after_crash=request.after_crash,
+        results=request.results,
     )
 
 

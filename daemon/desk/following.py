@@ -5,9 +5,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-from daemon.acts.ending import log_epochs
+from daemon.acts.ending import log_pieces
 from daemon.acts.tools import Tools
 from daemon.core.types import PLACED, TERMINAL, Epoch, Job, JobId, SegmentRef
+from daemon.core.verdict import Piece
 from migration.base import Engine, EngineError
 
 #: A reader that went away is noticed when something is sent to it.
@@ -16,13 +17,12 @@ _BEAT_SECONDS = 1.0
 
 def log_of(tools: Tools, job_id: JobId) -> Iterator[bytes]:
     """Yield what the job has printed so far; what has not been kept yet is still on its node."""
-    epochs = log_epochs(tools, job_id)
     refs = {segment.epoch: segment.ref for segment in tools.store.segments(job_id)}
-    for epoch in epochs:
-        if tools.spool.has_log(job_id, epoch):
-            yield from tools.spool.log(job_id, epoch)
-        elif epoch in refs:
-            yield from _on_its_node(tools, refs[epoch])
+    for piece in log_pieces(tools, job_id):
+        if tools.spool.has_log(job_id, piece.epoch, until=piece.until):
+            yield from tools.spool.log(job_id, piece.epoch, until=piece.until)
+        elif piece.epoch in refs:
+            yield from _on_its_node(tools, refs[piece.epoch])
 
 
 def follow(tools: Tools, job_id: JobId) -> Iterator[bytes]:
@@ -33,23 +33,28 @@ def follow(tools: Tools, job_id: JobId) -> Iterator[bytes]:
         if job is None:
             return
         ended = job.state in TERMINAL
-        for epoch in log_epochs(tools, job_id):
-            yield from _rest(tools, job, epoch, sent)
-            if not tools.spool.has_log(job_id, epoch):
+        pieces = log_pieces(tools, job_id)
+        for piece in pieces:
+            yield from _rest(tools, job, piece, sent)
+            if not _is_kept(tools, job_id, piece):
                 # What follows must not overtake what is still to come of this one.
                 break
-        if ended and all(tools.spool.has_log(job_id, e) for e in log_epochs(tools, job_id)):
+        if ended and all(_is_kept(tools, job_id, piece) for piece in log_pieces(tools, job_id)):
             return
         yield b""
         tools.clock.wait(0.2)
 
 
-def _rest(tools: Tools, job: Job, epoch: Epoch, sent: dict[Epoch, int]) -> Iterator[bytes]:
+def _is_kept(tools: Tools, job_id: JobId, piece: Piece) -> bool:
+    return tools.spool.has_log(job_id, piece.epoch, until=piece.until)
+
+
+def _rest(tools: Tools, job: Job, piece: Piece, sent: dict[Epoch, int]) -> Iterator[bytes]:
     """Yield what of a segment's output has not been sent yet."""
-    kept = tools.spool.has_log(job.id, epoch)
+    epoch = piece.epoch
     ref = _live(job, epoch)
-    if kept:
-        source = tools.spool.log(job.id, epoch)
+    if _is_kept(tools, job.id, piece):
+        source = tools.spool.log(job.id, epoch, until=piece.until)
     elif ref is not None:
         source = _pump(tools.engine, ref, lambda: _is_live(tools, ref))
     else:

@@ -10,7 +10,7 @@ import psutil
 
 from adapters.base import BatchAdapter
 from daemon.api.schemas import StatusView
-from daemon.core.types import Snapshot
+from daemon.core.types import Movable, Snapshot
 from daemon.desk import views
 from daemon.observer import Observer
 from daemon.store import EvictionRecord
@@ -74,7 +74,7 @@ class Pulse:
             cpu_seconds=round(times.user + times.system, 2),
             jobs=dict(Counter(job.state for job in snapshot.jobs)),
             nodes=dict(Counter(node.state for node in nodes)),
-            problems=problems + _limits(snapshot),
+            problems=problems + _limits(snapshot) + _unmovable(snapshot),
             evictions=views.evictions_view(evictions),
         )
 
@@ -106,6 +106,15 @@ def _limits(snapshot: Snapshot) -> list[str]:
         for _, engine in sorted(snapshot.engines.items())
         if engine.reachable and engine.fit and not engine.other_users
     ]
+
+
+def _unmovable(snapshot: Snapshot) -> list[str]:
+    """Return which jobs would lose work if their nodes were wanted now."""
+    found = [str(job.id) for job in snapshot.jobs if job.movable is Movable.NO]
+    if not found:
+        return []
+    shown = ", ".join(found[:10]) + (" and others" if len(found) > 10 else "")
+    return [f"{len(found)} jobs cannot be moved; stopgap show tells why: {shown}"]
 
 
 def installed_version() -> str:

@@ -20,9 +20,12 @@ from daemon.api.schemas import (
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
+    TERMINAL,
     Checkpoint,
+    CheckpointMode,
     Job,
     JobState,
+    Movable,
     Node,
     NodeName,
     NodeState,
@@ -59,7 +62,24 @@ def job_view(job: Job, now: datetime) -> JobView:
         image=job.spec.image,
         command=list(job.spec.command),
         checkpoint=job.spec.checkpoint,
+        movable=_movable(job),
+        movable_why=_movable_why(job),
     )
+
+
+def _movable(job: Job) -> Movable:
+    return job.movable if job.spec.checkpoint is CheckpointMode.CRIU else Movable.NO
+
+
+def _movable_why(job: Job) -> str:
+    match job.spec.checkpoint:
+        case CheckpointMode.SIGNAL:
+            return "declared --checkpoint signal: it saves itself, and is started again elsewhere"
+        case CheckpointMode.NONE:
+            return "declared --checkpoint none: it is started again from the beginning elsewhere"
+    if job.movable is Movable.UNKNOWN and job.state not in TERMINAL:
+        return "it has had no checkpoint yet"
+    return job.movable_why
 
 
 def job_detail(
@@ -70,7 +90,7 @@ def job_detail(
     history: Sequence[HistoryLine],
 ) -> JobDetail:
     """Return a job with its history."""
-    limit = job.spec.time_limit
+    limit, every = job.spec.time_limit, job.spec.checkpoint_every
     return JobDetail(
         **job_view(job, now).model_dump(),
         mounts=[
@@ -81,6 +101,10 @@ def job_detail(
         time_seconds=None if limit is None else limit.total_seconds(),
         output=job.spec.output,
         image_digest=job.image_digest,
+        checkpoint_every_seconds=None if every is None else every.total_seconds(),
+        after_crash=job.spec.after_crash,
+        results=list(job.spec.results),
+        changed_files=list(job.changed_files),
         segments=[_segment(segment) for segment in segments],
         checkpoints=[_checkpoint(checkpoint) for checkpoint in checkpoints],
         events=[
@@ -137,6 +161,7 @@ def _node_view(node: Node, snapshot: Snapshot, wanted: str) -> NodeView:
         fit=engine is not None and engine.reachable and engine.fit,
         reachable=engine is not None and engine.reachable,
         drained=node.name in snapshot.drained,
+        gone=node.name in snapshot.gone,
         reason=_reason(node, snapshot, wanted),
         jobs=_jobs_on(node.name, snapshot),
         claims=[
@@ -155,6 +180,8 @@ def _reason(node: Node, snapshot: Snapshot, wanted: str) -> str:
 
 def _not_fillable(node: Node, snapshot: Snapshot) -> str:
     engine = snapshot.engines.get(node.name)
+    if node.name in snapshot.gone:
+        return "an administrator said that it is dead; used again when it answers and is clean"
     if engine is None:
         return "its engine has not been asked yet"
     if not engine.reachable or not engine.fit:

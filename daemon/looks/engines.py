@@ -101,6 +101,7 @@ class EngineLooks:
                 fit=record.probe_ok,
                 why=record.probe_why,
                 other_users=record.other_users,
+                machine=record.machine,
                 probe_after=retry_at,
             ),
         )

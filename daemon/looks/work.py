@@ -22,6 +22,8 @@ class Work:
         self._turn = 0
         self._jobs: dict[JobId, int] = {}
         self._nodes: dict[NodeName, int] = {}
+        #: Of the jobs, those that are being saved and go on.
+        self._saving: set[JobId] = set()
         #: When the last action on a job was over.
         self._touched: dict[JobId, int] = {}
         #: When a container had been removed.
@@ -40,11 +42,13 @@ class Work:
         with self._lock:
             self._looked[node] = turn
 
-    def begin(self, jobs: Iterable[JobId], node: NodeName | None) -> None:
+    def begin(self, jobs: Iterable[JobId], node: NodeName | None, *, saving: bool = False) -> None:
         """Note that an action is under way; ``node`` when it needs the node for itself."""
         with self._lock:
             for job in jobs:
                 self._jobs[job] = self._jobs.get(job, 0) + 1
+                if saving:
+                    self._saving.add(job)
             if node is not None:
                 self._nodes[node] = self._nodes.get(node, 0) + 1
 
@@ -53,6 +57,7 @@ class Work:
         with self._lock:
             for job in jobs:
                 self._touched[job] = self.turn()
+                self._saving.discard(job)
                 self._jobs[job] = self._jobs.get(job, 1) - 1
                 if self._jobs[job] <= 0:
                     del self._jobs[job]
@@ -80,6 +85,10 @@ class Work:
             job for job, turn in self._touched.items() if turn > self._looked.get(where[job], 0)
         }
         return frozenset(self._jobs) | frozenset(unseen)
+
+    def saving(self) -> frozenset[JobId]:
+        """Return the jobs that are being saved and go on."""
+        return frozenset(self._saving)
 
     def nodes(self) -> frozenset[NodeName]:
         """Return the nodes that an action needs for itself."""

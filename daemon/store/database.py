@@ -5,13 +5,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DatabaseError
 from sqlmodel import Session, SQLModel, create_engine
 
 from daemon.store.tables import MetaRow
 
-SCHEMA = "1"
+SCHEMA = "2"
+
+#: What makes the next schema of one, by the schema that it begins with.
+_UPGRADES = {
+    "1": (
+        "ALTER TABLE job ADD COLUMN movable VARCHAR NOT NULL DEFAULT 'unknown'",
+        "ALTER TABLE job ADD COLUMN movable_why VARCHAR NOT NULL DEFAULT ''",
+        "ALTER TABLE job ADD COLUMN saved FLOAT",
+        "ALTER TABLE job ADD COLUMN save_tried FLOAT",
+        "ALTER TABLE job ADD COLUMN save_cost_seconds FLOAT",
+        "ALTER TABLE job ADD COLUMN stored_bytes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE job ADD COLUMN machine VARCHAR NOT NULL DEFAULT ''",
+        "ALTER TABLE job ADD COLUMN after_crash VARCHAR",
+        "ALTER TABLE job ADD COLUMN changed_files VARCHAR NOT NULL DEFAULT '[]'",
+        "ALTER TABLE job ADD COLUMN avoid VARCHAR NOT NULL DEFAULT '[]'",
+        "ALTER TABLE node ADD COLUMN machine VARCHAR NOT NULL DEFAULT ''",
+        "ALTER TABLE node ADD COLUMN gone FLOAT",
+    ),
+}
 
 
 class StoreError(Exception):
@@ -29,6 +47,8 @@ class Database:
     def open(self) -> None:
         """
         Open the file, or create it.
+
+        One of an older stopgap is made a present one, in one transaction.
 
         Raises:
             StoreError: it is no database of ours, or that of a newer stopgap.
@@ -67,7 +87,15 @@ class Database:
             known = session.get(MetaRow, "schema")
             if known is None:
                 session.add(MetaRow(key="schema", value=SCHEMA))
-            elif known.value != SCHEMA:
+                return
+            while known.value in _UPGRADES:
+                statements = _UPGRADES[known.value]
+                known.value = str(int(known.value) + 1)
+                # SQLite's driver begins a transaction with the first change of a row only.
+                session.flush()
+                for statement in statements:
+                    session.connection().execute(text(statement))
+            if known.value != SCHEMA:
                 raise StoreError(
                     f"{self._path} has schema {known.value}, this stopgap reads {SCHEMA}: "
                     "install the stopgap that wrote it, or move the file away"

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from daemon.core.types import (
+    AfterCrash,
     Checkpoint,
     CheckpointKind,
     CheckpointMode,
@@ -13,7 +14,9 @@ from daemon.core.types import (
     JobId,
     JobSpec,
     JobState,
+    Machine,
     Mount,
+    Movable,
     NodeName,
     Outcome,
     Owner,
@@ -48,8 +51,15 @@ def maybe_moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else moment(seconds)
 
 
+def maybe_seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+def maybe_duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
 def spec_to_text(spec: JobSpec) -> str:
-    limit = spec.time_limit
     return json.dumps(
         {
             "name": spec.name,
@@ -63,16 +73,18 @@ def spec_to_text(spec: JobSpec) -> str:
             "memory_mib": spec.memory_mib,
             "mounts": [(m.source, m.target, m.read_only) for m in spec.mounts],
             "workdir": spec.workdir,
-            "time_limit_seconds": None if limit is None else limit.total_seconds(),
+            "time_limit_seconds": maybe_seconds(spec.time_limit),
             "output": spec.output,
             "checkpoint": spec.checkpoint.value,
+            "checkpoint_every_seconds": maybe_seconds(spec.checkpoint_every),
+            "after_crash": spec.after_crash.value,
+            "results": spec.results,
         }
     )
 
 
 def spec_from_text(text: str) -> JobSpec:
     raw = json.loads(text)
-    limit = raw["time_limit_seconds"]
     return JobSpec(
         name=raw["name"],
         owner=Owner(uid=raw["uid"], gid=raw["gid"], groups=tuple(raw["groups"]), name=raw["user"]),
@@ -82,9 +94,38 @@ def spec_from_text(text: str) -> JobSpec:
         memory_mib=raw["memory_mib"],
         mounts=tuple(Mount(source=s, target=t, read_only=r) for s, t, r in raw["mounts"]),
         workdir=raw["workdir"],
-        time_limit=None if limit is None else timedelta(seconds=limit),
+        time_limit=maybe_duration(raw["time_limit_seconds"]),
         output=raw["output"],
         checkpoint=CheckpointMode(raw["checkpoint"]),
+        # Jobs of an older stopgap lack these.
+        checkpoint_every=maybe_duration(raw.get("checkpoint_every_seconds")),
+        after_crash=AfterCrash(raw.get("after_crash", AfterCrash.HOLD)),
+        results=tuple(raw.get("results", ())),
+    )
+
+
+def machine_to_text(machine: Machine | None) -> str:
+    if machine is None:
+        return ""
+    return json.dumps(
+        {
+            "architecture": machine.architecture,
+            "cgroup": machine.cgroup,
+            "cpu": sorted(machine.cpu),
+            "criu": machine.criu,
+        }
+    )
+
+
+def machine_from_text(text: str) -> Machine | None:
+    if not text:
+        return None
+    raw = json.loads(text)
+    return Machine(
+        architecture=raw["architecture"],
+        cgroup=raw["cgroup"],
+        cpu=frozenset(raw["cpu"]),
+        criu=raw["criu"],
     )
 
 
@@ -106,6 +147,16 @@ def write_job(row: JobRow, job: Job) -> JobRow:
     row.hold_wanted = job.hold_wanted
     row.faults = job.faults
     row.not_before = maybe_stamp(job.not_before)
+    row.movable = job.movable.value
+    row.movable_why = job.movable_why
+    row.saved = maybe_stamp(job.saved)
+    row.save_tried = maybe_stamp(job.save_tried)
+    row.save_cost_seconds = maybe_seconds(job.save_cost)
+    row.stored_bytes = job.stored_bytes
+    row.machine = machine_to_text(job.machine)
+    row.after_crash = None if job.after_crash is None else job.after_crash.value
+    row.changed_files = json.dumps(job.changed_files)
+    row.avoid = json.dumps(job.avoid)
     return row
 
 
@@ -133,6 +184,16 @@ def read_job(row: JobRow, segment: Segment | None) -> Job:
         hold_wanted=row.hold_wanted,
         faults=row.faults,
         not_before=maybe_moment(row.not_before),
+        movable=Movable(row.movable),
+        movable_why=row.movable_why,
+        saved=maybe_moment(row.saved),
+        save_tried=maybe_moment(row.save_tried),
+        save_cost=maybe_duration(row.save_cost_seconds),
+        stored_bytes=row.stored_bytes,
+        machine=machine_from_text(row.machine),
+        after_crash=None if row.after_crash is None else AfterCrash(row.after_crash),
+        changed_files=tuple(json.loads(row.changed_files)),
+        avoid=tuple(json.loads(row.avoid)),
     )
 
 
@@ -227,6 +288,8 @@ def node_to_row(record: NodeRecord) -> NodeRow:
         probe_why=record.probe_why,
         probed=maybe_stamp(record.probed),
         other_users=record.other_users,
+        machine=machine_to_text(record.machine),
+        gone=maybe_stamp(record.gone),
     )
 
 
@@ -239,4 +302,6 @@ def node_from_row(row: NodeRow) -> NodeRecord:
         probe_why=row.probe_why,
         probed=maybe_moment(row.probed),
         other_users=row.other_users,
+        machine=machine_from_text(row.machine),
+        gone=maybe_moment(row.gone),
     )

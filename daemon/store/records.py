@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType
 
-from daemon.core.types import Epoch, JobId, NodeName, SegmentRef
+from daemon.core.types import Epoch, JobId, Machine, NodeName, SegmentRef
 
 IntentId = NewType("IntentId", int)
 
@@ -53,3 +53,6 @@ class NodeRecord:
     probe_why: str = ""
     probed: datetime | None = None
     other_users: bool = True
+    machine: Machine | None = None
+    #: When an administrator said that it is dead.
+    gone: datetime | None = None

@@ -6,10 +6,10 @@ costs no query.  All methods may be called from any thread.
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, case, col, func, select
 
 from daemon.core.history import Change, apply
 from daemon.core.policy import Policy
@@ -20,7 +20,9 @@ from daemon.core.types import (
     JobId,
     JobSpec,
     JobState,
+    Losses,
     NodeName,
+    Outcome,
     Segment,
 )
 from daemon.store import mapping
@@ -50,6 +52,7 @@ class Store:
         self._live: dict[JobId, Job] = {}
         #: How many of them each user has.
         self._counts: Counter[int] = Counter()
+        self._losses = Losses()
 
     def open(self) -> None:
         """
@@ -62,6 +65,7 @@ class Store:
         with self._session() as session:
             for row in session.exec(select(JobRow).where(col(JobRow.state).not_in(_ENDED))):
                 self._remember(_read(session, row))
+            self._losses = _losses(session)
 
     def close(self) -> None:
         """Close the file; the store may be opened again."""
@@ -210,7 +214,12 @@ class Store:
                 if eviction is not None:
                     session.merge(mapping.eviction_to_row(eviction))
             self._remember(job)
+            self._losses = _more(self._losses, before, change, now)
         return job, intent
+
+    def losses(self) -> Losses:
+        """Return how often segments were lost, of all that have ended."""
+        return self._losses
 
     def _remember(self, job: Job) -> None:
         with self._lock:
@@ -257,6 +266,23 @@ def _read(session: Session, row: JobRow) -> Job:
     query = select(SegmentRow).where(SegmentRow.job == row.id)
     newest = session.exec(query.order_by(col(SegmentRow.epoch).desc()).limit(1)).first()
     return mapping.read_job(row, None if newest is None else mapping.segment_from_row(newest))
+
+
+def _losses(session: Session) -> Losses:
+    ran = func.sum(col(SegmentRow.ended) - col(SegmentRow.started))
+    crashed = func.sum(case((col(SegmentRow.outcome) == Outcome.CRASHED.value, 1), else_=0))
+    seconds, count = session.exec(select(ran, crashed)).one()
+    return Losses(ran=timedelta(seconds=max(0.0, seconds or 0.0)), count=count or 0)
+
+
+def _more(losses: Losses, job: Job, change: Change, now: datetime) -> Losses:
+    """Return the losses with the segment that the change has ended."""
+    if change.outcome is None or change.struck or job.segment is None:
+        return losses
+    return Losses(
+        ran=losses.ran + max(now - job.segment.started, timedelta()),
+        count=losses.count + (change.outcome is Outcome.CRASHED),
+    )
 
 
 def _key(segment: Segment) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 jobs/<id>/env.json      values of the job's environment
 jobs/<id>/<epoch>.log   what a segment printed; complete as soon as it is there
+jobs/<id>/<epoch>.<generation>.log   the same until a checkpoint from which it went on
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from daemon.core.types import Epoch, JobId
+from daemon.core.types import Epoch, Generation, JobId
 
 _CHUNK = 1 << 20
 
@@ -36,23 +37,35 @@ class Spool:
         """Forget the job's environment; idempotent."""
         (self._folder(job) / "env.json").unlink(missing_ok=True)
 
-    def put_log(self, job: JobId, epoch: Epoch, chunks: Iterable[bytes]) -> None:
-        """Keep what a segment printed: all of it or nothing."""
-        self._put(self._folder(job) / f"{epoch}.log", chunks)
+    def put_log(
+        self, job: JobId, epoch: Epoch, chunks: Iterable[bytes], *, until: Generation | None = None
+    ) -> None:
+        """Keep what a segment printed, all or ``until`` a checkpoint: whole or not at all."""
+        self._put(self._log(job, epoch, until), chunks)
 
-    def has_log(self, job: JobId, epoch: Epoch) -> bool:
+    def has_log(self, job: JobId, epoch: Epoch, *, until: Generation | None = None) -> bool:
         """Tell whether the segment's log has been kept."""
-        return (self._folder(job) / f"{epoch}.log").exists()
+        return self._log(job, epoch, until).exists()
 
-    def log(self, job: JobId, epoch: Epoch) -> Iterator[bytes]:
+    def log(self, job: JobId, epoch: Epoch, *, until: Generation | None = None) -> Iterator[bytes]:
         """Yield what the segment printed; nothing when it was not kept."""
         try:
-            file = (self._folder(job) / f"{epoch}.log").open("rb")
+            file = self._log(job, epoch, until).open("rb")
         except FileNotFoundError:
             return
         with file:
             while chunk := file.read(_CHUNK):
                 yield chunk
+
+    def trim(self, job: JobId, epoch: Epoch, *, keep: Generation) -> None:
+        """Drop what was kept until checkpoints of the segment that are older than one."""
+        for path in self._folder(job).glob(f"{epoch}.*.log"):
+            if int(path.name.split(".")[1]) < keep:
+                path.unlink(missing_ok=True)
+
+    def _log(self, job: JobId, epoch: Epoch, until: Generation | None) -> Path:
+        name = f"{epoch}.log" if until is None else f"{epoch}.{until}.log"
+        return self._folder(job) / name
 
     def _folder(self, job: JobId) -> Path:
         return self._root / "jobs" / str(job)

@@ -26,6 +26,18 @@ class JobRow(SQLModel, table=True):
     hold_wanted: bool = False
     faults: int = 0
     not_before: float | None = None
+    movable: str = "unknown"
+    movable_why: str = ""
+    saved: float | None = None
+    save_tried: float | None = None
+    save_cost_seconds: float | None = None
+    stored_bytes: int = 0
+    #: What its generation needs of a node, as JSON; empty is not known.
+    machine: str = ""
+    after_crash: str | None = None
+    #: Lists as JSON.
+    changed_files: str = "[]"
+    avoid: str = "[]"
 
 
 class SegmentRow(SQLModel, table=True):
@@ -96,6 +108,10 @@ class NodeRow(SQLModel, table=True):
     probe_why: str = ""
     probed: float | None = None
     other_users: bool = True
+    #: As JSON; empty is not known.
+    machine: str = ""
+    #: An administrator said then that it is dead.
+    gone: float | None = None
 
 
 class MetaRow(SQLModel, table=True):

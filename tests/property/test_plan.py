@@ -9,11 +9,12 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.core.actions import Place, Probe, Vacate, jobs_of
+from daemon.core.actions import Place, Probe, Return, Save, Settle, Vacate, jobs_of
 from daemon.core.plan import plan
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
+    CheckpointMode,
     Claim,
     ClaimSource,
     Cluster,
@@ -87,6 +88,7 @@ def jobs(draw: st.DrawFn, number: int) -> Job:
             command=("c",),
             cpus=draw(st.integers(1, 8)),
             memory_mib=draw(st.integers(6, 6000)),
+            checkpoint=draw(st.sampled_from([CheckpointMode.CRIU, *CheckpointMode])),
         ),
         state=state,
         submitted=NOW - timedelta(seconds=draw(st.integers(0, 1000))),
@@ -137,6 +139,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         drained=frozenset(name for name in NAMES if not draw(st.integers(0, 5))),
         busy_jobs=frozenset(job.id for job in found if not draw(st.integers(0, 4))),
         busy_nodes=frozenset(name for name in NAMES if not draw(st.integers(0, 5))),
+        gone=frozenset(name for name in NAMES if not draw(st.integers(0, 5))),
+        saving=frozenset(job.id for job in found if not draw(st.integers(0, 7))),
     )
 
 
@@ -226,6 +230,42 @@ def test_what_frees_comes_before_what_fills(snapshot: Snapshot) -> None:
     kinds = [type(action) for action in plan(snapshot, POLICY)]
     if Place in kinds:
         assert Vacate not in kinds[kinds.index(Place) :]
+
+
+@given(snapshots())
+def test_only_undisturbed_jobs_are_saved(snapshot: Snapshot) -> None:
+    """
+    A checkpoint that leaves the job running is never in the way of anybody.
+    """
+    jobs_by_id = {job.id: job for job in snapshot.jobs}
+    claimed = {c.node for c in snapshot.claims if c.at - NOW <= POLICY.horizon}
+    found = [action for action in plan(snapshot, POLICY) if isinstance(action, Save)]
+    assert len(found) + len(snapshot.saving) <= max(POLICY.saves_at_once, len(snapshot.saving))
+    for action in found:
+        job, node = jobs_by_id[action.ref.job], action.ref.node
+        assert job.state is JobState.RUNNING
+        assert job.segment is not None
+        assert job.segment.ref == action.ref
+        assert job.spec.checkpoint is CheckpointMode.CRIU
+        assert node not in snapshot.drained | snapshot.busy_nodes | claimed
+        assert snapshot.engines[node].reachable
+        assert not any(other.state is JobState.EVICTING for other in snapshot.jobs)
+
+
+@given(snapshots())
+def test_a_dead_node_gets_nothing(snapshot: Snapshot) -> None:
+    """
+    What an administrator called dead is not used, and given up only while it is silent.
+    """
+    for action in plan(snapshot, POLICY):
+        if isinstance(action, Place | Probe):
+            assert action.node not in snapshot.gone
+        if isinstance(action, Settle) and action.gone:
+            assert action.ref.node in snapshot.gone
+            assert not snapshot.engines[action.ref.node].reachable
+        if isinstance(action, Return):
+            assert action.node in snapshot.gone
+            assert snapshot.engines[action.node].reachable
 
 
 @given(snapshots(), st.randoms(use_true_random=False))

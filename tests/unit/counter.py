@@ -10,6 +10,7 @@ from daemon.api.schemas import (
     ClaimView,
     DrainView,
     EventView,
+    GoneView,
     JobChange,
     JobDetail,
     JobRequest,
@@ -72,6 +73,9 @@ class Counter:
             workdir=request.workdir,
             time_seconds=request.time_seconds,
             output=request.output,
+            checkpoint_every_seconds=request.checkpoint_every_seconds,
+            after_crash=request.after_crash,
+            results=list(request.results),
             events=[EventView(time=NOON, event="submitted", state=JobState.QUEUED)],
         )
         return self.found[number]
@@ -165,6 +169,10 @@ class Counter:
         self._admin(caller, node)
         self.drained = False
         return DrainView(node=node, drained=False, result="undrained")
+
+    def gone(self, caller: Caller, node: str) -> GoneView:
+        self._admin(caller, node)
+        return GoneView(node=node, result="gone", jobs=[1])
 
     def vacate(self, caller: Caller, node: str, seconds: float) -> VacateView:
         self._admin(caller, node)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from daemon.api.admission import admit
+from daemon.api.admission import admit, admit_saving
 from daemon.api.ports import Caller, Refused
 from daemon.api.schemas import JobRequest, MountRequest
 from daemon.config import JobsSection
+from daemon.core.types import CheckpointMode
 
 ALICE = Caller(uid=4001, gid=4001, pid=1, name="alice", groups=(4001, 4100), is_admin=False)
 ROOT = Caller(uid=0, gid=0, pid=1, name="root", groups=(0,), is_admin=True)
@@ -126,6 +127,38 @@ def test_too_much_is_told_with_the_limit() -> None:
     """The hint is an option that works."""
     assert "--cpus 4" in refusal(cpus=5).hint
     assert "--mem 4096M" in refusal(mem_mib=4097).hint
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"checkpoint_every_seconds": 299}, "--checkpoint-every 5"),
+        ({"checkpoint_every_seconds": 600, "checkpoint": CheckpointMode.NONE}, "--checkpoint criu"),
+        ({"results": ("/elsewhere",)}, "name what it writes"),
+        ({"results": ("/ro/out",)}, "name what it writes"),
+        ({"results": ("/rwx",)}, "name what it writes"),
+    ],
+)
+def test_what_is_said_of_checkpoints_must_make_sense(wanted: dict[str, Any], told: str) -> None:
+    """A wish that could not be carried out is refused, not forgotten."""
+    with pytest.raises(Refused) as caught:
+        admit_saving(_saved_request(**wanted), 300)
+
+    assert told in caught.value.hint
+
+
+def test_what_makes_sense_of_checkpoints_is_accepted() -> None:
+    """The site's least interval, and what lies on a mount that the job may write to."""
+    wanted = _saved_request(checkpoint_every_seconds=300, results=("/rw", "/rw/out"))
+    admit_saving(wanted, 300)
+
+
+def _saved_request(**wanted: Any) -> JobRequest:
+    mounts = (
+        MountRequest(source="/a", target="/rw"),
+        MountRequest(source="/b", target="/ro", read_only=True),
+    )
+    return JobRequest(image="busybox:1", command=("true",), mounts=mounts, **wanted)
 
 
 def test_root_submits_only_where_the_site_says_so() -> None:

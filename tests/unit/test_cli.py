@@ -14,6 +14,7 @@ import pytest
 from daemon.api.client import Client, DaemonUnreachableError
 from daemon.api.schemas import (
     DrainView,
+    GoneView,
     JobChange,
     JobDetail,
     JobView,
@@ -96,7 +97,21 @@ def test_a_job_is_submitted_with_everything(run: Run, desk: Counter) -> None:
         *SUBMIT,
         *("--name", "sim", "--cpus", "2", "--mem", "4G", "--time", "1-12:00:00"),
         *("--env", "A=b=c", "--env", "EMPTY=", "--workdir", "/w", "--output", "x/../out.log"),
-        *("--checkpoint", "none", "--json", "--", "sh", "-c", "echo --", "--json", "--", "x"),
+        *("--checkpoint", "criu", "--checkpoint-every", "2:00:00", "--after-crash", "resume"),
+        *(
+            "--results",
+            "/d/a",
+            "--results",
+            "/d/b",
+            "--json",
+            "--",
+            "sh",
+            "-c",
+            "echo --",
+            "--json",
+            "--",
+            "x",
+        ),
     )
 
     assert 0 == found.code, found.err
@@ -108,7 +123,10 @@ def test_a_job_is_submitted_with_everything(run: Run, desk: Counter) -> None:
         "time_seconds": 129600,
         "workdir": "/w",
         "output": str(Path.cwd() / "out.log"),
-        "checkpoint": "none",
+        "checkpoint": "criu",
+        "checkpoint_every_seconds": 7200.0,
+        "after_crash": "resume",
+        "results": ["/d/a", "/d/b"],
     }.items() <= found.document.items()
     assert [{"A": "b=c", "EMPTY": ""}] == desk.environments
 
@@ -326,11 +344,22 @@ def test_nodes_are_a_table(run: Run) -> None:
     assert ["n1", "idle", "4", "4G", "away", "1", "planned"] == row.split()
 
 
+def test_a_node_is_called_dead_only_by_who_knows_what_it_means(run: Run, desk: Counter) -> None:
+    """Without --yes it is said and nothing is done."""
+    found = run("node", "gone", "n[1-2]")
+
+    assert (2, "") == (found.code, found.text)
+    assert "no process on n1, n2 lives any more" in found.err
+    assert "--yes" in found.err
+    assert [] == desk.callers
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
         (["drain", "n[1-2]"], 0, "n1 drained\nn2 already drained\n"),
         (["undrain", "n1"], 0, "n1 undrained\n"),
+        (["gone", "--yes", "n1"], 0, "n1 gone; jobs that fall back: 1\n"),
         (["setup", "n1"], 0, "n1 is set up\n  place the shim\n"),
         (["setup", "--dry-run", "n1"], 0, "n1 would be changed\n  place the shim\n"),
         (["probe", "n1"], 0, "n1 is fit: 3 rounds in 0.0 s\n"),
@@ -367,6 +396,7 @@ def test_a_node_is_vacated(run: Run) -> None:
         (["node", "drain", "--json", "n1"], DrainView),
         (["node", "setup", "--json", "n1"], SetupView),
         (["node", "probe", "--json", "n1"], ProbeView),
+        (["node", "gone", "--yes", "--json", "n1"], GoneView),
         (["vacate", "--json", "--node", "n1"], VacateView),
     ],
 )

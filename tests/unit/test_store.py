@@ -1,5 +1,6 @@
 """What the store remembers, and that nothing is remembered by halves."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from daemon.core.history import Change
 from daemon.core.lifecycle import Event, IllegalTransitionError
 from daemon.core.policy import Policy
 from daemon.core.types import (
+    AfterCrash,
     Checkpoint,
     Epoch,
     Generation,
@@ -19,6 +21,7 @@ from daemon.core.types import (
     JobSpec,
     JobState,
     Mount,
+    Movable,
     NodeName,
     Outcome,
     Owner,
@@ -43,6 +46,9 @@ def _spec() -> JobSpec:
         workdir="/d",
         time_limit=timedelta(hours=2),
         output="/data/out",
+        checkpoint_every=timedelta(hours=1),
+        after_crash=AfterCrash.RESUME,
+        results=("/d/out",),
     )
 
 
@@ -83,6 +89,7 @@ def _evicted_once(store: Store) -> JobId:
         time=later,
         size_bytes=5,
         seconds=0.5,
+        machine=None,
     )
     store.record(
         Change(job=job, event=Event.SAVED, outcome=Outcome.EVICTED, checkpoint=saved), now=later
@@ -218,6 +225,52 @@ def test_a_newer_schema_is_not_touched(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="install the stopgap that wrote it"):
         _open(tmp_path)
+
+
+def test_an_older_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    """
+    The queue of the version before is there, with what it did not know.
+    """
+    old = sqlite3.connect(tmp_path / "stopgap.db")
+    old.executescript(SCHEMA_1)
+    old.commit()
+    old.close()
+    _open(tmp_path).close()
+    store = _open(tmp_path)
+    (job,) = store.live_jobs()
+    store.record(Change(job=job.id, hold_wanted=True), now=NOW)
+    nodes = store.nodes()
+    store.close()
+
+    assert ("fold", Movable.UNKNOWN, AfterCrash.HOLD) == (
+        job.spec.name,
+        job.movable,
+        job.spec.after_crash,
+    )
+    assert nodes[N1].gone is None
+
+
+#: A database as version 0.1.0 wrote it, with a job and a node.
+SCHEMA_1 = """
+CREATE TABLE job (id INTEGER NOT NULL PRIMARY KEY, uid INTEGER NOT NULL, name VARCHAR NOT NULL,
+    spec VARCHAR NOT NULL, state VARCHAR NOT NULL, reason VARCHAR NOT NULL,
+    submitted FLOAT NOT NULL, started FLOAT, ended FLOAT, exit_code INTEGER, image_digest VARCHAR,
+    last_epoch INTEGER NOT NULL, generation INTEGER, ran_seconds FLOAT NOT NULL,
+    lost_seconds FLOAT NOT NULL, evictions INTEGER NOT NULL, migrations INTEGER NOT NULL,
+    cancel_wanted BOOLEAN NOT NULL, hold_wanted BOOLEAN NOT NULL, faults INTEGER NOT NULL,
+    not_before FLOAT);
+CREATE TABLE node (name VARCHAR NOT NULL PRIMARY KEY, drained FLOAT,
+    probe_digest VARCHAR NOT NULL, probe_ok BOOLEAN NOT NULL, probe_why VARCHAR NOT NULL,
+    probed FLOAT, other_users BOOLEAN NOT NULL);
+CREATE TABLE meta (key VARCHAR NOT NULL PRIMARY KEY, value VARCHAR NOT NULL);
+INSERT INTO meta VALUES ('schema', '1');
+INSERT INTO node VALUES ('n1', NULL, 'd', 1, '', NULL, 1);
+INSERT INTO job VALUES (7, 1000, 'fold', '{"name": "fold", "uid": 1000, "gid": 100,
+    "groups": [], "user": "ada", "image": "img:1", "command": ["run"], "cpus": 1,
+    "memory_mib": 512, "mounts": [], "workdir": null, "time_limit_seconds": null,
+    "output": null, "checkpoint": "criu"}', 'queued', '', 1.0, NULL, NULL, NULL, NULL, 0, NULL,
+    0, 0, 0, 0, 0, 0, 0, NULL);
+"""
 
 
 def test_a_broken_file_is_told_not_overwritten(tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""When a job that runs is saved without being moved: once for trial, then periodically.
+
+A checkpoint costs the time that the job stands still; without one a lost node costs the work
+since the last.  The interval that makes the sum of both smallest is the square root of twice
+cost times mean time between losses (Young 1974; Daly 2006 for costs near that time, which
+are out of reach here).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from math import sqrt
+
+from daemon.core.actions import Save
+from daemon.core.policy import Policy
+from daemon.core.types import (
+    CheckpointKind,
+    CheckpointMode,
+    Job,
+    JobId,
+    JobState,
+    Losses,
+    Movable,
+    NodeName,
+    Phase,
+    Snapshot,
+)
+from daemon.core.wanted import Want
+
+
+def interval(job: Job, losses: Losses, policy: Policy) -> timedelta:
+    """Return the time between two periodic checkpoints of the job."""
+    if job.spec.checkpoint_every is not None:
+        return max(job.spec.checkpoint_every, policy.checkpoint_min)
+    if job.save_cost is None:
+        return policy.checkpoint_min
+    best = sqrt(2 * job.save_cost.total_seconds() * _mtbf(losses, policy).total_seconds())
+    return min(max(timedelta(seconds=best), policy.checkpoint_min), policy.checkpoint_max)
+
+
+def _mtbf(losses: Losses, policy: Policy) -> timedelta:
+    """Return the site's word as long as little was observed, then what was observed."""
+    return (policy.node_mtbf + losses.ran) / (1 + losses.count)
+
+
+def due(job: Job, losses: Losses, policy: Policy) -> datetime | None:
+    """Return when the job is to be saved while it runs; None when it never is."""
+    if job.spec.checkpoint is not CheckpointMode.CRIU or job.segment is None:
+        return None
+    began = job.segment.started
+    if is_trial(job):
+        return began + policy.trial
+    last = max(moment for moment in (began, job.saved, job.save_tried) if moment is not None)
+    return last + interval(job, losses, policy)
+
+
+def is_trial(job: Job) -> bool:
+    """Tell whether the job has never been saved, and nobody has tried."""
+    return job.movable is Movable.UNKNOWN and job.save_tried is None
+
+
+def saves(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> Iterator[Save]:
+    """
+    Yield the checkpoints that are due, trials and the most overdue first.
+
+    None while a job is being evicted anywhere: that one needs the file system more.
+    """
+    if any(job.state is JobState.EVICTING for job in snapshot.jobs):
+        return
+    left = policy.saves_at_once - len(snapshot.saving)
+    found = sorted(_due(snapshot, policy, wanted), key=_urgency) if left > 0 else []
+    quota = Quota(snapshot.jobs if found else (), policy)
+    for moment, job in found:
+        if left <= 0:
+            return
+        if quota.allows(job) and job.segment is not None:
+            left -= 1
+            late = (snapshot.now - moment).total_seconds()
+            yield Save(
+                ref=job.segment.ref,
+                kind=CheckpointKind.TRIAL if is_trial(job) else CheckpointKind.PERIODIC,
+                deadline=snapshot.now + policy.vacate,
+                reason=f"due for {late:.0f} s",
+            )
+
+
+def _urgency(found: tuple[datetime, Job]) -> tuple[bool, datetime, JobId]:
+    moment, job = found
+    return (not is_trial(job), moment, job.id)
+
+
+def _due(
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
+) -> Iterator[tuple[datetime, Job]]:
+    for job in snapshot.jobs:
+        if job.state is not JobState.RUNNING or job.id in snapshot.busy_jobs or job.cancel_wanted:
+            continue
+        moment = due(job, snapshot.losses, policy)
+        if moment is not None and moment <= snapshot.now and _at_ease(job, snapshot, wanted):
+            yield moment, job
+
+
+def _at_ease(job: Job, snapshot: Snapshot, wanted: dict[NodeName, Want]) -> bool:
+    """Tell whether the job runs undisturbed on a node that nobody wants."""
+    segment = job.segment
+    if segment is None or (job.not_before is not None and snapshot.now < job.not_before):
+        return False
+    engine = snapshot.engines.get(segment.node)
+    if engine is None or not engine.reachable:
+        return False
+    if segment.node in wanted or segment.node in snapshot.busy_nodes:
+        return False
+    return any(
+        (view.job, view.epoch, view.phase) == (job.id, segment.epoch, Phase.RUNNING)
+        for view in engine.segments
+    )
+
+
+class Quota:
+    """What the generations of all jobs and of each user take, against what they may."""
+
+    def __init__(self, jobs: Iterable[Job], policy: Policy) -> None:
+        self._policy = policy
+        self._by_user: Counter[int] = Counter()
+        for job in jobs:
+            self._by_user[job.spec.owner.uid] += job.stored_bytes
+        self._total = self._by_user.total()
+
+    def allows(self, job: Job) -> bool:
+        """Tell whether the job may have one more generation; a trial is always allowed."""
+        return is_trial(job) or not self.why_not(job)
+
+    def why_not(self, job: Job) -> str:
+        """Say why periodic checkpoints of the job pause; empty when they do not."""
+        site, user = self._policy.max_stored, self._policy.max_stored_by_user
+        mine = self._by_user[job.spec.owner.uid]
+        if site is not None and self._total >= site:
+            return f"the checkpoints of all jobs take {_gib(self._total)} of {_gib(site)}"
+        if user is not None and mine >= user:
+            return f"the checkpoints of this user's jobs take {_gib(mine)} of {_gib(user)}"
+        return ""
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
