@@ -15,8 +15,11 @@ from migration.base import EngineError, EngineUnreachableError, Kept, NotSavedEr
 
 _log = structlog.get_logger(__name__)
 
-#: Words of reasons that say nothing about the job: the disk, the time, a prolog.
-_NOT_THE_JOBS = ("No space left", "quota", "Input/output error", "cancelled", "deadline")
+#: Words of reasons that say nothing about the job.
+_THE_DISKS = ("No space left", "quota", "Input/output error")
+#: So do these, unless CRIU has said what held it up.
+_OUT_OF_TIME = ("cancelled", "deadline")
+_CRIU_SAYS = "Error (criu"
 
 
 def save(tools: Tools, action: Save) -> None:
@@ -97,7 +100,7 @@ def _not_kept(
     change = Change(job=job.id, stood_still=cost)
     if isinstance(exc, NotSavedError) and runs(tools, ref):
         _log.warning("job.not_kept", job=job.id, node=ref.node, reason=why)
-        if any(words in why for words in _NOT_THE_JOBS):
+        if not _is_the_jobs(why):
             reason = f"runs on {ref.node}; not saved: {why}"
             change = Change(job=job.id, event=Event.NOT_KEPT, stood_still=cost, reason=reason)
         else:
@@ -112,6 +115,12 @@ def _not_kept(
                 reason=f"runs on {ref.node}; cannot be moved: {why}",
             )
     _note(tools, change, intent)
+
+
+def _is_the_jobs(why: str) -> bool:
+    if any(words in why for words in _THE_DISKS):
+        return False
+    return _CRIU_SAYS in why or not any(words in why for words in _OUT_OF_TIME)
 
 
 def _note(tools: Tools, change: Change, intent: IntentId | None) -> None:

@@ -172,6 +172,18 @@ def test_a_full_disk_says_nothing_about_the_job(stage: Stage, why: str) -> None:
     assert Movable.YES is stage.job(job).movable
 
 
+def test_what_held_a_checkpoint_up_until_its_deadline_is_told(stage: Stage) -> None:
+    """
+    Out of time is no reason by itself, but what CRIU could not get past is.
+    """
+    why = "cancelled: its time was up; Error (criu/seize.c:335): zombie 12 found while seizing"
+    stage.engine.fail("save", NotSavedError(why, frozen=False))
+    job = stage.submit("count")
+    stage.run(60)
+
+    assert (Movable.NO, why) == (stage.job(job).movable, stage.job(job).movable_why)
+
+
 def test_a_job_that_ends_during_its_trial_has_ended(stage: Stage) -> None:
     """
     An end is not an obstacle.
