@@ -9,7 +9,12 @@ from hypothesis import HealthCheck, settings
 from tests.testbed import Bed, missing
 
 # How long an example takes says more about the machine's other work than about the code.
-settings.register_profile("stopgap", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "stopgap",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=1000 if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else 50,
+)
 settings.load_profile("stopgap")
 
 

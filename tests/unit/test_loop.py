@@ -678,6 +678,7 @@ def test_nothing_is_placed_on_a_node_wanted_soon(stage: Stage) -> None:
     assert stage.state(job) is JobState.QUEUED
 
 
+@pytest.mark.slow
 def test_many_claims_lose_nothing(tmp_path: Path) -> None:
     """
     However often a job is moved, its log has no gap and it lives once.

@@ -68,7 +68,7 @@ NOT_HERE = {
 }
 
 
-@pytest.mark.parametrize("tool", ["ruff", "mypy"])
+@pytest.mark.parametrize("tool", ["ruff", pytest.param("mypy", marks=pytest.mark.slow)])
 def test_file_is_clean(tool: str, tmp_path: Path) -> None:
     """
     The file without a suffix is checked like every other.
