@@ -11,8 +11,9 @@ from daemon.clock import Clock
 from daemon.core.types import Checkpoint, CheckpointKind, SegmentRef
 from migration.base import EngineUnreachableError, Kept, NotSavedError, Saved
 from migration.docker import Docker, EngineSaidError
-from migration.manifest import CheckpointReceipt, one_line
+from migration.manifest import CheckpointReceipt
 from migration.stores.shared import SharedStore
+from migration.words import plain
 
 #: For a shim that was told to stop, or whose engine died, to write its receipt.
 _RECEIPT_SECONDS = 20.0
@@ -143,7 +144,7 @@ class Saver:
             raise NotSavedError(str(exc), frozen=paused) from exc
         receipt = self._ask(docker, container, ref, seconds, leave=kind is not None)
         if not receipt.ok:
-            why = one_line(receipt.error or "no reason given")
+            why = plain(receipt.error or "no reason given")
             raise NotSavedError(why, frozen=paused or receipt.found_frozen)
         if receipt.evicted is not (kind is None):
             # An earlier call's, which came through late.

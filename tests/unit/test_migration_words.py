@@ -14,7 +14,7 @@ from migration.base import (
 )
 from migration.docker import EngineSaidError
 from migration.manifest import ResumeReceipt
-from migration.words import missing_image, refused_create, refused_start
+from migration.words import missing_image, plain, refused_create, refused_start
 
 SHIM = (
     "failed to create shim task: OCI runtime create failed: stopgap: the ticket was used before"
@@ -102,3 +102,39 @@ def test_a_resume_that_was_never_tried_blames_the_node() -> None:
     error = refused_start(EngineSaidError(500, SHIM), order(generation=2), None)
 
     assert isinstance(error, NodeUnfitError)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Error (criu/sk-unix.c:479): unix: Dangling connection 8823802", "a unix socket"),
+        ("Error (criu/sk-unix.c:418): unix: Unix socket 88 without peer 81", "a unix socket"),
+        ("Error (criu/sk-inet.c:185): inet: In-flight connection (l) for 870c96", "be accepted"),
+        ("Error (criu/files-reg.c:1790): Can't lookup mount=82 for fd=3 path=/q", "message queue"),
+        ("Error (criu/fsnotify.c:284): fsnotify: \tCan't dump that handle", "watches (inotify)"),
+        (
+            "Error (criu/files-ext.c:9): Can't dump file 3 of that type (anon_inode:[userfaultfd])",
+            "it uses userfaultfd",
+        ),
+        (
+            "Error (criu/files-reg.c:2353): File data/x has bad size 5 (expect 9)",
+            "its file data/x has another size",
+        ),
+        ("write /checkpoints/7/1/layer.tar: No space left on device", "checkpoints is full"),
+    ],
+)
+def test_criu_is_put_into_plain_words(said: str, words: str) -> None:
+    """Its own first line stays, for those who know what to do with it."""
+    reason = (
+        f"runc checkpoint: criu failed: type NOTIFY errno 0; (00.075012) {said}; (00.1) Error ("
+    )
+
+    found = plain(reason)
+
+    assert found.index(words) < found.index("Error (" if "criu/" in said else said)
+    assert " ".join(said.split()) in found
+
+
+def test_unknown_reasons_stay_as_they_are() -> None:
+    """On one line."""
+    assert "something went wrong" == plain("something\n  went wrong\n")

@@ -97,7 +97,7 @@ def test_cut_pages_end_in_seconds(one: ShimNode, other: ShimNode, job: int) -> N
     container = other.create(job, 2, COUNT, generation=1)
     began = time.monotonic()
 
-    with pytest.raises(EngineSaidError, match="log grew beyond 1000000 bytes"):
+    with pytest.raises(EngineSaidError, match=r"log grew beyond \d+ bytes"):
         other.start(container)
 
     assert time.monotonic() - began < 15
