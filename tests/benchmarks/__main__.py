@@ -3,18 +3,21 @@
 import json
 import sys
 
-from tests.benchmarks import bench_move, bench_tick
+from tests.benchmarks import bench_move, bench_node, bench_tick
 
 
 def main() -> None:
-    """Measure moves beside runc and Docker, and ticks by the size of the cluster."""
-    moves = bench_move.run([512, 2048], rounds=3)
+    """Measure moves beside runc and Docker, whole nodes, and ticks by the cluster's size."""
+    moves = bench_move.run([64, 512, 2048, 8192], rounds=3)
     for line in bench_move.table(moves):
+        print(line, file=sys.stderr)
+    node = bench_node.run()
+    for line in bench_node.table(node):
         print(line, file=sys.stderr)
     ticks = [bench_tick.measure(*size) for size in bench_tick.SIZES]
     for tick in ticks:
         print(tick, file=sys.stderr)
-    print(json.dumps({"moves": moves, "ticks": ticks}))
+    print(json.dumps({"moves": moves, **node, "ticks": ticks}))
 
 
 if __name__ == "__main__":
