@@ -1,33 +1,20 @@
 """Generations that must not be resumed."""
 
-import hashlib
-import hmac
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.integration.shim.jobs import COUNT, saved, wait_progress
-from tests.integration.shim.kit import SITE_KEY, EngineSaidError, ShimNode
+from tests.integration.shim.kit import EngineSaidError, ShimNode
+from tests.integration.shim.tampering import sign_again
 from tests.testbed import wait_until
 
 pytestmark = pytest.mark.bed
-
-
-def _sign_again(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    document = json.loads((folder / "manifest.json").read_text())
-    body = json.loads(document["body"])
-    change(body)
-    text = json.dumps(body)
-    key = bytes.fromhex(SITE_KEY)
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps({"body": text, "mac": signature}))
 
 
 def _edit(path: Path) -> None:
@@ -49,15 +36,15 @@ TAMPERING: dict[str, tuple[Callable[[Path], object], str]] = {
     "manifest": (_change_manifest, "not signed with this site's key"),
     "no-manifest": (lambda f: (f / "manifest.json").unlink(), "manifest.json"),
     "cut-pages": (lambda f: os.truncate(f / "images" / "pages-1.img", 4096), "4096 bytes instead"),
-    "other-uid": (lambda f: _sign_again(f, lambda b: b.update(uid=5)), "belongs to uid 5"),
-    "later-epoch": (lambda f: _sign_again(f, lambda b: b.update(epoch=99)), "epoch 99"),
-    "other-job": (lambda f: _sign_again(f, lambda b: b.update(job=1)), "something else"),
+    "other-uid": (lambda f: sign_again(f, lambda b: b.update(uid=5)), "belongs to uid 5"),
+    "later-epoch": (lambda f: sign_again(f, lambda b: b.update(epoch=99)), "epoch 99"),
+    "other-job": (lambda f: sign_again(f, lambda b: b.update(job=1)), "something else"),
     "newer-criu": (
-        lambda f: _sign_again(f, lambda b: b["fingerprint"].update(criu="99.1")),
+        lambda f: sign_again(f, lambda b: b["fingerprint"].update(criu="99.1")),
         "the images are of CRIU 99.1",
     ),
     "other-cpu": (
-        lambda f: _sign_again(f, lambda b: b["fingerprint"].update(cpu="fpu strange")),
+        lambda f: sign_again(f, lambda b: b["fingerprint"].update(cpu="fpu strange")),
         "its processor lacks strange",
     ),
 }
@@ -92,7 +79,7 @@ def test_cut_pages_end_in_seconds(one: ShimNode, other: ShimNode, job: int) -> N
     """
     folder = saved(one, job)
     os.truncate(folder / "images" / "pages-1.img", 4096)
-    _sign_again(folder, lambda b: b["files"]["images/pages-1.img"].update(size=4096))
+    sign_again(folder, lambda b: b["files"]["images/pages-1.img"].update(size=4096))
     other.configure(log_bytes=1_000_000, resume_seconds=5)
     container = other.create(job, 2, COUNT, generation=1)
     began = time.monotonic()
