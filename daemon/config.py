@@ -71,6 +71,9 @@ class DaemonSection(_Section):
     Loopback until a site decides otherwise, because it is the only door to the network."""
     admin_group: _Text = "root"
     """Members (and root) may act on the jobs of others and on nodes."""
+    history_days: PositiveFloat = 90.0
+    """Days after its end for which a job's events are kept, and a running job's events about
+    its checkpoints.  Jobs, segments and logs are kept for ever."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important event that is logged.  info is one line per tick and action."""
 

@@ -45,6 +45,8 @@ _log = structlog.get_logger(__name__)
 
 #: A tick comes at least this often; what happens in between wakes the loop.
 _TICK_SECONDS = 1.0
+#: What is forgotten after months need not go to the minute.
+_PRUNE_SECONDS = 6 * 3600.0
 
 
 class StartError(Exception):
@@ -138,6 +140,7 @@ class Service:
             store.open()
         except (StoreError, ValueError) as exc:
             raise StartError(str(exc)) from exc
+        self._store = store
         stack.callback(store.close)
         adapter = registry.create(wiring.batch_settings(config), clock)
         self._pulse = Pulse(instance=config.daemon.instance, adapter=adapter)
@@ -220,8 +223,10 @@ class Service:
         scheduler.add_job(self._observer.ask_batch, "interval", seconds=seconds, **once)
         seconds = self._config.engine.poll_seconds
         scheduler.add_job(self._observer.survey, "interval", seconds=seconds, **once)
+        scheduler.add_job(self._prune, "interval", seconds=_PRUNE_SECONDS, **once)
         self._observer.ask_batch()
         self._observer.survey()
+        self._prune()
         scheduler.start()
         _log.info("daemon.started", instance=self._config.daemon.instance, config=str(self._path))
         try:
@@ -249,6 +254,15 @@ class Service:
             return
         self._pulse.ticked(self._clock.now(), self._clock.monotonic() - began)
         systemd.notify("WATCHDOG=1", f"STATUS={self._pulse.sentence(self._controller.seen)}")
+
+    def _prune(self) -> None:
+        before = self._clock.now() - timedelta(days=self._config.daemon.history_days)
+        try:
+            events = self._store.prune(before)
+        except Exception:  # noqa: BLE001  the disk is full, or the like: there is another day
+            _log.exception("history.not_pruned")
+        else:
+            _log.info("history.pruned", events=events)
 
     def _read_policy(self) -> None:
         try:

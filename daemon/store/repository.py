@@ -9,9 +9,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlmodel import Session, case, col, func, select
+from sqlmodel import Session, and_, case, col, delete, func, or_, select
 
 from daemon.core.history import Change, apply
+from daemon.core.lifecycle import Event
 from daemon.core.policy import Policy
 from daemon.core.types import (
     TERMINAL,
@@ -239,6 +240,25 @@ class Store:
         with self._session() as session:
             rows = session.exec(select(IntentRow).where(col(IntentRow.done).is_(None))).all()
             return tuple(mapping.intent_from_row(row) for row in rows)
+
+    def prune(self, before: datetime) -> int:
+        """
+        Forget events of jobs that ended before a moment, and what was done by then.
+
+        Of jobs that have not ended, events about checkpoints that are as old go too: a job of
+        months has thousands.  Return how many events are gone.
+        """
+        moment = mapping.stamp(before)
+        ended = select(JobRow.id).where(col(JobRow.ended) < moment)
+        routine = col(EventRow.event).in_((Event.KEPT.value, Event.NOT_KEPT.value))
+        with self._session() as session:
+            gone = session.connection().execute(
+                delete(EventRow).where(
+                    or_(col(EventRow.job).in_(ended), and_(routine, col(EventRow.time) < moment))
+                )
+            )
+            session.execute(delete(IntentRow).where(col(IntentRow.done) < moment))
+            return gone.rowcount
 
     # -- nodes and figures --------------------------------------------------
 

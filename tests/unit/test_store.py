@@ -198,6 +198,29 @@ def test_faults_in_a_row_hold_the_job(store: Store) -> None:
     assert held
 
 
+def test_old_history_is_forgotten(store: Store) -> None:
+    """
+    Of jobs that ended long ago, and nothing of those that have not but their checkpoints'.
+    """
+    old, running = _evicted_once(store), _evicted_once(store)
+    late = NOW + timedelta(days=100)
+    store.record(Change(job=old, event=Event.CANCELLED), now=NOW + timedelta(days=1))
+    for event in (Event.RESUME, Event.PLACED, Event.KEPT):
+        opened = _segment(running, 2, N2, 1) if event is Event.RESUME else None
+        store.record(Change(job=running, event=event, opened=opened), now=NOW)
+    store.record(Change(job=running, event=Event.KEPT), now=late)
+    intent = store.record(Change(job=running), now=NOW, begin="save")[1]
+    before = len(store.history(running))
+    gone = store.prune(late - timedelta(days=90))
+
+    assert gone > 4
+    assert () == store.history(old)
+    assert store.job(old) is not None
+    assert before - 1 == len(store.history(running))
+    assert "kept" == store.history(running)[-1].event
+    assert intent in [found.id for found in store.unfinished()]
+
+
 def test_no_environment_no_job(store: Store) -> None:
     """
     A job whose environment cannot be kept is not enqueued.
