@@ -1,6 +1,6 @@
 """How requests are read and how answers are written, errors included."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +31,49 @@ _HINTS = {
     "after_crash": "choose --after-crash hold or resume",
     "results": "name absolute paths in the container",
     "seconds": "wait for more than 0 seconds and at most a day",
+}
+
+#: How the command line spells a field.
+_OPTIONS = {
+    "image": "--image",
+    "command": "the command",
+    "name": "--name",
+    "cpus": "--cpus",
+    "mem_mib": "--mem",
+    "mounts": "--mount",
+    "env": "--env",
+    "workdir": "--workdir",
+    "time_seconds": "--time",
+    "output": "--output",
+    "checkpoint": "--checkpoint",
+    "checkpoint_every_seconds": "--checkpoint-every",
+    "after_crash": "--after-crash",
+    "results": "--results",
+    "seconds": "--wait",
+}
+_UNITS = {
+    "mem_mib": " MiB",
+    "time_seconds": " s",
+    "checkpoint_every_seconds": " s",
+    "seconds": " s",
+}
+#: What is wrong with a value, by pydantic's name for it.
+_WORDS = {
+    "greater_than_equal": "must be at least {ge}{unit}",
+    "greater_than": "must be more than {gt}{unit}",
+    "less_than_equal": "must be at most {le}{unit}",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "enum": "must be {expected}",
+    "missing": "is missing",
+    "extra_forbidden": "there is no such field",
+    "too_long": "has more than {max_length} entries",
 }
 
 
@@ -112,10 +155,24 @@ def _refusal(exc: ValidationError) -> Refused:
         # A default that could not be made because another field is at fault.
         if error["type"] == "default_factory_not_called":
             continue
-        text = error["msg"].removeprefix("Value error, ")
-        where = ".".join(str(step) for step in error["loc"])
+        where, text = _where(error["loc"]), _text(error)
         problems.append(f"{where}: {text}" if where else text)
         hint = _HINTS.get(str(error["loc"][0])) if error["loc"] else "send JSON"
         if hint and hint not in hints:
             hints.append(hint)
     return Refused("; ".join(problems), "; ".join(hints))
+
+
+def _where(loc: tuple[int | str, ...]) -> str:
+    """Name a field as the command line does; which of several mounts it was is plain to see."""
+    names = [str(step) for step in loc if not isinstance(step, int)]
+    return " ".join([_OPTIONS.get(name, name) for name in names[:1]] + names[1:])
+
+
+def _text(error: Any) -> str:
+    words = _WORDS.get(error["type"])
+    if words is None:
+        text: str = error["msg"]
+        return text.removeprefix("Value error, ")
+    unit = _UNITS.get(str(error["loc"][0]), "")
+    return words.format(unit=unit, **error.get("ctx", {}))

@@ -26,10 +26,19 @@ class _Stopgap(TyperGroup):
             output.complain(exc.error, exc.hint)
             raise typer.Exit(3) from exc
         except BrokenPipeError as exc:
-            # The reader has seen enough; the interpreter's last flush must not complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader has seen enough.
+            _drop_output()
             raise typer.Exit(0) from exc
+        except OSError as exc:
+            _drop_output()
+            output.complain(f"the answer could not be written: {exc.strerror or exc}")
+            raise typer.Exit(1) from exc
         return answer
+
+
+def _drop_output() -> None:
+    """See to it that the interpreter's last flush has nothing to complain about."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

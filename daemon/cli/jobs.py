@@ -110,7 +110,9 @@ def _mount(text: str) -> dict[str, Any]:
 
 def _variable(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
-    if not found or not name:
+    if not name:
+        raise typer.BadParameter(f"--env {text!r} has no name; write NAME=VALUE")
+    if not found:
         raise typer.BadParameter(f"--env {name!r} has no value; write NAME=VALUE")
     return name, value
 
@@ -192,7 +194,10 @@ def _wish(socket: Path, verb: str, jobs: list[int], *, as_json: bool) -> None:
             continue
         if not as_json:
             answer = answers[-1]
-            output.say(f"job {job} {answer['result'].replace('_', ' ')}; it is {answer['state']}")
+            state = answer["state"]
+            # What it waits for is all that there is to tell of it.
+            why = f": {answer['reason']}" if state == "unreachable" else ""
+            output.say(f"job {job} {answer['result'].replace('_', ' ')}; it is {state}{why}")
     if as_json:
         output.emit(answers)
     if refused:

@@ -50,15 +50,34 @@ def time_seconds(text: str) -> int:
         )
     parts = [int(part) for part in found.group("first", "second", "third") if part is not None]
     if found["days"] is not None:
-        hours, minutes, seconds = [*parts, 0, 0][:3]
-        total = int(found["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds
+        amounts = [int(found["days"]), *parts, 0, 0][:4]
     elif len(parts) == 3:
-        total = parts[0] * 3600 + parts[1] * 60 + parts[2]
+        amounts = [0, *parts]
     else:
-        total = parts[0] * 60 + sum(parts[1:])
+        amounts = [0, 0, *parts, 0][:4]
+    _check_carries(amounts)
+    days, hours, minutes, seconds = amounts
+    total = days * 86400 + hours * 3600 + minutes * 60 + seconds
     if total == 0:
         raise ValueError("a job needs time; leave the limit out for none")
     return total
+
+
+def _check_carries(amounts: list[int]) -> None:
+    """
+    Refuse what was meant to be another amount: only the largest unit may run over.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    bounds = (("hours", 24, "a day"), ("minutes", 60, "an hour"), ("seconds", 60, "a minute"))
+    larger = amounts[0] > 0
+    for amount, (unit, bound, more) in zip(amounts[1:], bounds, strict=True):
+        if larger and amount >= bound:
+            raise ValueError(
+                f"{amount} {unit} are more than {more}; write it so that each part is in its bounds"
+            )
+        larger = larger or amount > 0
 
 
 def show_memory(mib: int) -> str:

@@ -9,6 +9,7 @@ from daemon.core.types import (
     TERMINAL,
     AfterCrash,
     Checkpoint,
+    CheckpointMode,
     Job,
     JobId,
     Movable,
@@ -138,9 +139,9 @@ def _placed(job: Job, now: datetime, previous: Segment | None) -> Job:
     segment = job.segment
     if segment is None:
         return job
-    moved = (
-        segment.resumed_from is not None and previous is not None and previous.node != segment.node
-    )
+    # One that saves itself goes on too, when it is started again elsewhere.
+    goes_on = segment.resumed_from is not None or job.spec.checkpoint is CheckpointMode.SIGNAL
+    moved = goes_on and previous is not None and previous.node != segment.node
     return replace(
         job,
         started=job.started or now,

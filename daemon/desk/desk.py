@@ -32,6 +32,7 @@ from daemon.core.explain import Waiting
 from daemon.core.history import Change
 from daemon.core.policy import Policy
 from daemon.core.types import (
+    PLACED,
     TERMINAL,
     Claim,
     ClaimSource,
@@ -51,6 +52,8 @@ from daemon.store import Store
 from migration.base import EngineError, Fingerprint
 
 _ENDED_SHOWN = 1000
+#: What the loop does about a wish without a node takes less.
+_QUICK_SECONDS = 1.0
 
 
 class Prepared(Protocol):
@@ -175,9 +178,18 @@ class Desk:
     def _wish(self, job: Job, change: Change, result: str) -> JobChange:
         job, _ = self._store.record(change, now=self.tools.clock.now())
         self.pulse.wake()
-        return self._change(job, result)
+        return self._change(self._granted(job), result)
+
+    def _granted(self, job: Job) -> Job:
+        """Give the loop a moment for what is quick; return the job as it is then."""
+        clock, until = self.tools.clock, self.tools.clock.monotonic() + _QUICK_SECONDS
+        while not _as_wished(job) and clock.monotonic() < until:
+            clock.wait(0.02)
+            job = self._store.job(job.id) or job
+        return job
 
     def _change(self, job: Job, result: str) -> JobChange:
+        (job,) = self._explained([job])
         view = views.job_view(job, self.tools.clock.now())
         return JobChange.model_validate({**view.model_dump(), "result": result})
 
@@ -353,6 +365,15 @@ class Desk:
         if known and (cluster is None or node not in cluster.nodes):
             raise Refused(f"there is no node {node}", "stopgap nodes lists them", 404)
         return NodeName(node)
+
+
+def _as_wished(job: Job) -> bool:
+    """Tell whether there is nothing more to wait for; what a node must do takes its time."""
+    if job.state in TERMINAL or job.state is JobState.UNREACHABLE:
+        return True
+    if job.cancel_wanted:
+        return False
+    return job.state in PLACED or (job.state is JobState.HELD) == job.hold_wanted
 
 
 def _spec(caller: Caller, request: JobRequest) -> JobSpec:

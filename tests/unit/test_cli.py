@@ -151,7 +151,7 @@ def test_a_person_reads_a_sentence(run: Run) -> None:
         (["submit", "--", "true"], 2, "--image"),
         ([*SUBMIT, "--mem", "0", "--", "true"], 2, "what it needs at its peak"),
         ([*SUBMIT, "--mem", "much", "--", "true"], 2, "512M or 4G"),
-        ([*SUBMIT, "--mem", "1M", "--", "true"], 1, "mem_mib: Input should be greater"),
+        ([*SUBMIT, "--mem", "1M", "--", "true"], 1, "--mem: must be at least 6 MiB"),
         ([*SUBMIT, "--mem", "9G", "--", "true"], 1, "ask for at most --mem 8192M"),
         ([*SUBMIT, "--cpus", "0", "--", "true"], 2, "--cpus"),
         ([*SUBMIT, "--cpus", "5", "--", "true"], 1, "ask for at most --cpus 4"),
@@ -162,6 +162,8 @@ def test_a_person_reads_a_sentence(run: Run) -> None:
         ([*SUBMIT, "--mount", "a:/b", "--", "true"], 1, "must be an absolute path"),
         ([*SUBMIT, "--mount", "/etc:/b", "--", "true"], 1, "/etc may not be mounted"),
         ([*SUBMIT, "--env", "TOKEN", "--", "true"], 2, "has no value; write NAME=VALUE"),
+        ([*SUBMIT, "--env", "=x", "--", "true"], 2, "has no name; write NAME=VALUE"),
+        ([*SUBMIT, "--time", "1:99", "--", "true"], 2, "99 seconds are more than a minute"),
         ([*SUBMIT, "--env", "STOPGAP_TICKET=x", "--", "true"], 1, "STOPGAP_TICKET cannot be set"),
         ([*SUBMIT, "--checkpoint", "magic", "--", "true"], 2, "--checkpoint"),
         (["submit", "--image", "Not An Image", "--", "true"], 1, "name it as docker pull would"),
@@ -189,6 +191,25 @@ def test_mistakes_are_told_and_change_nothing(
     assert told in found.err
     assert "Traceback" not in found.err
     assert not desk.found
+
+
+@pytest.mark.parametrize("words", [("queue", "--json"), ("status",), ("logs", "1")])
+def test_an_answer_that_cannot_be_written_is_told(door: Path, words: Any) -> None:
+    """A full disk behind stdout is a sentence, not a traceback."""
+    DESK.reset()
+    Client(door).submit({"image": "x", "command": ["true"]})
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *words],
+            env={**os.environ, "STOPGAP_SOCKET": str(door), "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert 1 == done.returncode
+    assert "stopgap: the answer could not be written: No space left on device\n" == done.stderr
 
 
 def test_without_a_daemon_the_status_is_3(tmp_path: Path, run: Run) -> None:

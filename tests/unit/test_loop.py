@@ -486,6 +486,22 @@ def test_a_job_that_saves_itself_keeps_its_whole_log(stage: Stage) -> None:
     assert timedelta() == stage.job(job).lost
 
 
+def test_a_job_that_saves_itself_is_moved(stage: Stage) -> None:
+    """
+    Started again on another node it has gone on there, as far as anybody can see.
+    """
+    job = stage.submit("count", checkpoint=CheckpointMode.SIGNAL)
+    again = stage.submit("count", checkpoint=CheckpointMode.NONE)
+    stage.run(3)
+    stage.claim("n1", "n2", seconds=5)
+    stage.run(2)
+    stage.observer.set_drained(NodeName(stage.store.segments(job)[0].node), drained=True)
+    stage.run(20)
+
+    assert JobState.RUNNING is stage.state(job)
+    assert [1, 0] == [stage.job(number).migrations for number in (job, again)]
+
+
 def test_a_silent_node_leaves_a_placement_open(stage: Stage) -> None:
     """
     Where it is not known whether a job began, it is neither running nor placed anew.

@@ -67,6 +67,13 @@ def test_what_is_no_time_is_told_so(text: str) -> None:
         units.time_seconds(text)
 
 
+@pytest.mark.parametrize("text", ["1:99", "1:60:00", "1-24", "2:00:60", "1-0:61"])
+def test_an_amount_that_runs_over_is_a_slip(text: str) -> None:
+    """Nobody means ninety-nine seconds after a minute."""
+    with pytest.raises(ValueError, match="are more than"):
+        units.time_seconds(text)
+
+
 def test_no_time_is_not_a_time() -> None:
     """A limit of nothing would end a job before it starts."""
     with pytest.raises(ValueError, match="leave the limit out"):
