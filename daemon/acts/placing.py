@@ -69,7 +69,7 @@ def place(tools: Tools, action: Place) -> None:
 def _placed(tools: Tools, job: Job, intent: IntentId | None, placed: Placed) -> None:
     segment = job.segment
     node = segment.node if segment is not None else ""
-    changed = f"; changed since its checkpoint: {', '.join(placed.changed)}"
+    changed = f"; changed since its checkpoint: {refusing.listed(placed.changed)}"
     change = Change(
         job=job.id,
         event=Event.PLACED,

@@ -74,9 +74,8 @@ def _note(tools: Tools, change: Change, intent: IntentId | None, why: str) -> No
 
 def _changed(tools: Tools, job: Job, intent: IntentId | None, files: tuple[str, ...]) -> None:
     """Its submitter wants to look at its files before it goes on from an older state."""
-    shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
     why = (
-        f"its files have changed since generation {job.generation}: {shown}; "
+        f"its files have changed since generation {job.generation}: {listed(files)}; "
         f"look at them, then 'stopgap release {job.id}' has it go on all the same"
     )
     change = Change(
@@ -88,6 +87,11 @@ def _changed(tools: Tools, job: Job, intent: IntentId | None, files: tuple[str, 
         changed_files=files,
     )
     _note(tools, change, intent, why)
+
+
+def listed(files: tuple[str, ...]) -> str:
+    """Return the first few of a list of files; all of them are in what ``show`` prints."""
+    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
 
 
 def _not_resumable(tools: Tools, job: Job, intent: IntentId | None, why: str) -> None:

@@ -100,7 +100,9 @@ def apply(
 def _checkpointed(job: Job, change: Change, now: datetime) -> Job:
     """Return the job with what the change says of its checkpoints."""
     if change.checkpoint is not None:
-        job = _with(job, change.checkpoint)
+        # What is told late is not to undo what was saved since.
+        if job.generation is None or change.checkpoint.generation > job.generation:
+            job = _with(job, change.checkpoint)
         stored = job.stored_bytes + change.checkpoint.size_bytes
         job = replace(job, stored_bytes=stored, movable=Movable.YES, movable_why="")
     if change.fallback is not None:

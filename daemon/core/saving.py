@@ -79,7 +79,8 @@ def saves(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> I
             yield Save(
                 ref=job.segment.ref,
                 kind=CheckpointKind.TRIAL if is_trial(job) else CheckpointKind.PERIODIC,
-                deadline=snapshot.now + policy.vacate,
+                # If its node is claimed meanwhile, an eviction has the other half of its time.
+                deadline=snapshot.now + policy.vacate / 2,
                 reason=f"due for {late:.0f} s",
             )
 
@@ -128,17 +129,27 @@ class Quota:
 
     def allows(self, job: Job) -> bool:
         """Tell whether the job may have one more generation; a trial is always allowed."""
-        return is_trial(job) or not self.why_not(job)
-
-    def why_not(self, job: Job) -> str:
-        """Say why periodic checkpoints of the job pause; empty when they do not."""
         site, user = self._policy.max_stored, self._policy.max_stored_by_user
-        mine = self._by_user[job.spec.owner.uid]
+        if is_trial(job):
+            return True
         if site is not None and self._total >= site:
-            return f"the checkpoints of all jobs take {_gib(self._total)} of {_gib(site)}"
-        if user is not None and mine >= user:
-            return f"the checkpoints of this user's jobs take {_gib(mine)} of {_gib(user)}"
-        return ""
+            return False
+        return user is None or self._by_user[job.spec.owner.uid] < user
+
+    def pauses(self) -> Iterator[str]:
+        """Yield what keeps jobs from periodic checkpoints, a sentence for each limit reached."""
+        site, user = self._policy.max_stored, self._policy.max_stored_by_user
+        if site is not None and self._total >= site:
+            yield (
+                f"periodic checkpoints pause: those of all jobs take {_gib(self._total)}, "
+                f"checkpoints.max_total_gib allows {_gib(site)}"
+            )
+        over = sum(user is not None and taken >= user for taken in self._by_user.values())
+        if user is not None and over:
+            yield (
+                f"periodic checkpoints of {over} users pause: each has reached the {_gib(user)} "
+                "of checkpoints.max_per_user_gib"
+            )
 
 
 def _gib(size: int) -> str:

@@ -31,6 +31,7 @@ from daemon.config import Config
 from daemon.core.explain import Waiting
 from daemon.core.history import Change
 from daemon.core.policy import Policy
+from daemon.core.saving import Quota
 from daemon.core.types import (
     PLACED,
     TERMINAL,
@@ -210,7 +211,9 @@ class Desk:
 
     def status(self) -> StatusView:
         """Sum the daemon's state up."""
-        return self.pulse.status(self._store.evictions())
+        found = self.pulse.status(self._store.evictions())
+        pauses = list(Quota(self._store.live_jobs(), self.policy).pauses())
+        return found.model_copy(update={"problems": found.problems + pauses})
 
     def nodes(self) -> list[NodeView]:
         """List the nodes in order of their names."""

@@ -1,6 +1,7 @@
 """What callers are told, with a whole loop behind the desk."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,20 @@ def test_what_is_known_of_a_jobs_moves_is_told(stage: Stage, desk: Desk) -> None
     (line,) = [text for text in desk.status().problems if "cannot be moved" in text]
     assert f": {jobs[1]}" in line
     assert desk.status().healthy
+
+
+def test_paused_checkpoints_are_told(stage: Stage, desk: Desk) -> None:
+    """
+    Where the room for checkpoints is taken, the status says so.
+    """
+    for _ in range(2):
+        desk.submit(ADA, COUNT)
+    stage.run(45)
+    site = replace(stage.policy, max_stored=1 << 20)
+    user = replace(stage.policy, max_stored_by_user=1 << 20)
+
+    assert not [text for text in desk.status().problems if "pause" in text]
+    (line,) = [text for text in replace(desk, policy=site).status().problems if "pause" in text]
+    assert "checkpoints.max_total_gib" in line
+    (line,) = [text for text in replace(desk, policy=user).status().problems if "pause" in text]
+    assert "checkpoints of 1 users pause" in line
