@@ -733,3 +733,51 @@ def test_files_are_looked_at_as_the_submitter(shim: ModuleType, tmp_path: Path) 
 
     assert "Permission denied" in noted["hidden"]
     assert [4321, [4322]] == ids
+
+
+# -- what cannot be saved --------------------------------------------------------------------------
+
+
+def test_a_gpu_needs_criu_to_know_it(
+    shim: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Its plugin and NVIDIA's helper have to be there; the refusal says what to do instead.
+    """
+    monkeypatch.setattr(shim, "PLUGINS", (str(tmp_path),))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    links = {"/dev/null", "/dev/nvidia0", "/dev/nvidiactl"}
+
+    with pytest.raises(shim.Failure, match=r"uses a GPU .*--checkpoint signal or none"):
+        shim.refuse(links)
+
+    (tmp_path / "cuda-checkpoint").touch()
+    (tmp_path / "cuda_plugin.so").touch()
+    shim.refuse(links)
+
+
+def test_what_is_ordinary_is_not_refused(shim: ModuleType) -> None:
+    """
+    Files of the kernel among it, which CRIU can open again.
+    """
+    shim.refuse({"/proc/1/status", "/proc", "anon_inode:[eventpoll]", "socket:[1]", "/dev/zero"})
+
+
+def test_a_timer_that_expired_goes_on(shim: ModuleType, tmp_path: Path) -> None:
+    """
+    One that is periodic and has nothing left; others are left alone.
+    """
+
+    def timer(value: int, interval: int) -> bytes:
+        tags = [(7, 0), (8, value), (9, 0), (10, interval)]
+        inner = b"".join(bytes([number << 3, amount]) for number, amount in tags)
+        entry = bytes([1 << 3, 17, 2 << 3, 5, 12 << 3 | 2, len(inner)]) + inner
+        return len(entry).to_bytes(4, "little") + entry
+
+    head = b"magic..."
+    image = tmp_path / "files.img"
+    image.write_bytes(head + timer(0, 9) + timer(3, 9) + timer(0, 0))
+
+    shim.rearm_timers(str(tmp_path))
+
+    assert head + timer(1, 9) + timer(3, 9) + timer(0, 0) == image.read_bytes()
