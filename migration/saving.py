@@ -5,11 +5,12 @@ receipt says whether there is a generation and when the cgroup was empty.
 """
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 
 from daemon.clock import Clock
 from daemon.core.types import Checkpoint, CheckpointKind, SegmentRef
-from migration.base import EngineUnreachableError, Kept, NotSavedError, Saved
+from migration.base import EngineError, EngineUnreachableError, Kept, NotSavedError, Saved
 from migration.docker import Docker, EngineSaidError
 from migration.manifest import CheckpointReceipt
 from migration.stores.shared import SharedStore
@@ -156,7 +157,8 @@ class Saver:
     ) -> CheckpointReceipt:
         # A name of its own for each try: Docker refuses one that it has seen (B58).  ``Exit`` is
         # for the books: the shim looks at the mark, for an engine that was restarted may lie.
-        body = {"CheckpointID": f"stopgap-{secrets.token_hex(6)}", "Exit": not leave}
+        name = f"stopgap-{secrets.token_hex(6)}"
+        body = {"CheckpointID": name, "Exit": not leave}
         where = f"/containers/{container}/checkpoints"
         until = self._clock.monotonic() + seconds
         try:
@@ -172,6 +174,10 @@ class Saver:
             if receipt is None:
                 raise
             return receipt
+        if leave:
+            # Or the container would gather the engine's stubs for as long as it runs.
+            with suppress(EngineError):
+                docker.call("DELETE", f"{where}/{name}")
         receipt = self._store.checkpoint_receipt(ref)
         if receipt is None:
             raise EngineUnreachableError(f"{container} was checkpointed, but left no receipt")

@@ -91,6 +91,34 @@ def test_what_cannot_move_is_refused(one: ShimNode, job: int, name: str) -> None
     shutil.rmtree(data)
 
 
+def test_a_connection_is_accepted_meanwhile(one: ShimNode, other: ShimNode, job: int) -> None:
+    """
+    A job that is frozen between a connection and its acceptance gets a moment for it.
+    """
+    program = """
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+peer, last = None, time.monotonic()
+
+@check
+def accepted():
+    "It accepts as soon as it notices that it stood still."
+    global peer, last
+    now = time.monotonic()
+    if peer is None and now - last > .2: peer, _ = server.accept()
+    last = now
+    if peer: client.sendall(b"x"); assert peer.recv(1) == b"x"
+"""
+    command = ["python3", "-c", HEAD + program + TAIL]
+    container = one.run(job, 1, command)
+    _wait_lines(one, container, 2)
+    one.checkpoint(container)
+    one.wait(container)
+    resumed = other.run(job, 2, command, generation=1)
+    _wait_lines(other, resumed, 3)
+    assert_gap_free(one.logs(container) + other.logs(resumed))
+
+
 def test_what_cannot_be_saved_is_not_given(one: ShimNode, job: int) -> None:
     """
     Programs that would use it do without, as they do on a kernel that has none.
