@@ -16,7 +16,7 @@ from migration.base import EngineError, EngineUnreachableError, Kept, NotSavedEr
 _log = structlog.get_logger(__name__)
 
 #: Words of reasons that say nothing about the job.
-_THE_DISKS = ("No space left", "quota", "Input/output error")
+_THE_DISKS = ("No space left", "checkpoints is full", "quota", "Input/output error")
 #: So do these, unless CRIU has said what held it up.
 _OUT_OF_TIME = ("cancelled", "deadline")
 _CRIU_SAYS = "Error (criu"

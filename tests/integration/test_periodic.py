@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.life import Watcher
-from tests.integration.service_jobs import Steady
+from tests.integration.service_jobs import TRACER, Steady
 from tests.integration.service_kit import QUICK, Service, story
 from tests.testbed import wait_until
 
@@ -88,21 +88,28 @@ def test_saved_job_is_evicted_as_any_other(service: Service) -> None:
     assert "evict" == kinds[found["segments"][1]["resumed_from"]]
 
 
-def test_job_that_cannot_be_moved_is_told_why(service: Service) -> None:
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [(CALLER, "a unix socket"), (TRACER, "is traced by")],
+    ids=["line", "trace"],
+)
+def test_job_that_cannot_be_moved_is_told_why(service: Service, program: str, told: str) -> None:
     """
     Before anybody wants its node; and it goes on.
     """
-    with _listener(service.bed.data / "connected" / "listener") as listen:
-        job = Steady(service, "connected", CALLER)
+    name = told.replace(" ", "-")
+    with _listener(service.bed.data / name / "listener") as listen:
+        job = Steady(service, name, program)
         listen()
         wait_until(lambda: _known(service, job.job), 60, "the trial")
         found = service.job(job.job)
-        job.wait_progress()
+        # It is tried again and again, and comes to no harm by it.
+        job.wait_progress(more=200)
         job.stop()
         service.wait_state(job.job, "completed")
 
     assert "no" == found["movable"], story(found)
-    assert "unix" in found["movable_why"]
+    assert told in found["movable_why"]
     assert "cannot be moved" in found["reason"]
     assert found["movable_why"] in service.cli("show", str(job.job)).stdout
     assert ["not_kept"] == [e["event"] for e in found["events"]][-1:]
