@@ -150,15 +150,22 @@ def job(found: Mapping[str, Any]) -> None:
         for mount in found["mounts"]
     )
     fields(plain)
+    for line in found.get("changed_files", ()):
+        say(f"! {line}")
     for title, heads in _HISTORY.items():
-        if found[title]:
+        rows = found[title][-_ROWS:]
+        if rows:
             say("")
             table(
                 [head.upper() for head in heads],
-                ([_cell(head, row.get(head)) for head in heads] for row in found[title]),
+                ([_cell(head, row.get(head)) for head in heads] for row in rows),
             )
+        if len(rows) < len(found[title]):
+            say(f"the last {len(rows)} of {len(found[title])} {title}; --json has all")
 
 
+#: A job of months has thousands of checkpoints.
+_ROWS = 50
 _HISTORY = {
     "segments": ("epoch", "node", "started", "ended", "outcome", "resumed_from"),
     "checkpoints": ("generation", "time", "bytes", "seconds", "kind"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from sqlalchemy import Delete
 from sqlmodel import Session, and_, case, col, delete, func, or_, select
 
 from daemon.core.history import Change, apply
@@ -17,6 +18,7 @@ from daemon.core.policy import Policy
 from daemon.core.types import (
     TERMINAL,
     Checkpoint,
+    CheckpointKind,
     Job,
     JobId,
     JobSpec,
@@ -246,7 +248,8 @@ class Store:
         Forget events of jobs that ended before a moment, and what was done by then.
 
         Of jobs that have not ended, events about checkpoints that are as old go too: a job of
-        months has thousands.  Return how many events are gone.
+        months has thousands.  So do records of its checkpoints that newer ones have replaced.
+        Return how many events are gone.
         """
         moment = mapping.stamp(before)
         ended = select(JobRow.id).where(col(JobRow.ended) < moment)
@@ -258,6 +261,7 @@ class Store:
                 )
             )
             session.execute(delete(IntentRow).where(col(IntentRow.done) < moment))
+            session.execute(_superseded(moment))
             return gone.rowcount
 
     # -- nodes and figures --------------------------------------------------
@@ -286,6 +290,28 @@ def _read(session: Session, row: JobRow) -> Job:
     query = select(SegmentRow).where(SegmentRow.job == row.id)
     newest = session.exec(query.order_by(col(SegmentRow.epoch).desc()).limit(1)).first()
     return mapping.read_job(row, None if newest is None else mapping.segment_from_row(newest))
+
+
+def _superseded(moment: float) -> Delete:
+    """Return how to forget old checkpoints that no segment was resumed from, nor will be."""
+    used = select(SegmentRow.job).where(
+        col(SegmentRow.job) == col(CheckpointRow.job),
+        col(SegmentRow.resumed_from) == col(CheckpointRow.generation),
+    )
+    kept = select(JobRow.id).where(
+        col(JobRow.id) == col(CheckpointRow.job),
+        or_(
+            col(JobRow.generation).is_(None),
+            # Two generations are there; the newer may turn out to be no good.
+            col(JobRow.generation) <= col(CheckpointRow.generation) + 1,
+        ),
+    )
+    return delete(CheckpointRow).where(
+        col(CheckpointRow.kind) != CheckpointKind.EVICTION.value,
+        col(CheckpointRow.time) < moment,
+        ~used.exists(),
+        ~kept.exists(),
+    )
 
 
 def _losses(session: Session) -> Losses:

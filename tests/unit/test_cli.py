@@ -13,6 +13,7 @@ import pytest
 
 from daemon.api.client import Client, DaemonUnreachableError
 from daemon.api.schemas import (
+    CheckpointView,
     DrainView,
     GoneView,
     JobChange,
@@ -29,7 +30,7 @@ from daemon.cli.output import clean
 from daemon.cli.waiting import Wait
 from daemon.core.types import JobState
 from tests.contract.clock import ManualClock
-from tests.unit.counter import Counter
+from tests.unit.counter import NOON, Counter
 from tests.unit.doors import opened
 
 ROOT = Path(__file__).parents[2]
@@ -396,6 +397,26 @@ def test_nodes_are_administered(run: Run, *, words: list[str], code: int, told: 
     found = run("node", *words)
 
     assert (code, told) == (found.code, found.text)
+
+
+def test_a_long_history_is_cut_for_people(run: Run, desk: Counter) -> None:
+    """
+    The newest lines are shown, and where the others are.
+    """
+    run(*SUBMIT, "--", "true")
+    kept = [
+        CheckpointView(generation=n, time=NOON, bytes=1, seconds=0.1, kind="periodic")
+        for n in range(1, 81)
+    ]
+    changed = ["/data/table was rewritten"]
+    update = {"checkpoints": kept, "changed_files": changed}
+    desk.found[1] = desk.found[1].model_copy(update=update)
+    lines = run("show", "1").text.splitlines()
+
+    assert "the last 50 of 80 checkpoints; --json has all" in lines
+    assert 50 == sum("periodic" in line for line in lines)
+    assert "! /data/table was rewritten" in lines
+    assert 80 == len(run("show", "1", "--json").document["checkpoints"])
 
 
 def test_a_node_is_vacated(run: Run) -> None:

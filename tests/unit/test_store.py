@@ -14,6 +14,7 @@ from daemon.core.policy import Policy
 from daemon.core.types import (
     AfterCrash,
     Checkpoint,
+    CheckpointKind,
     Epoch,
     Generation,
     Job,
@@ -219,6 +220,30 @@ def test_old_history_is_forgotten(store: Store) -> None:
     assert before - 1 == len(store.history(running))
     assert "kept" == store.history(running)[-1].event
     assert intent in [found.id for found in store.unfinished()]
+
+
+def test_records_of_replaced_checkpoints_are_forgotten(store: Store) -> None:
+    """
+    Those that a job was resumed from, and those that it may fall back to, stay.
+    """
+    job = _evicted_once(store)
+    for event in (Event.RESUME, Event.PLACED):
+        opened = _segment(job, 2, N2, 1) if event is Event.RESUME else None
+        store.record(Change(job=job, event=event, opened=opened), now=NOW)
+    for number in range(2, 7):
+        kept = Checkpoint(
+            job=job,
+            generation=Generation(number),
+            epoch=Epoch(2),
+            time=NOW,
+            size_bytes=5,
+            seconds=0.5,
+            kind=CheckpointKind.PERIODIC,
+        )
+        store.record(Change(job=job, event=Event.KEPT, checkpoint=kept), now=NOW)
+    store.prune(NOW + timedelta(days=1))
+
+    assert [1, 5, 6] == [found.generation for found in store.checkpoints(job)]
 
 
 def test_no_environment_no_job(store: Store) -> None:
