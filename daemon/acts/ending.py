@@ -50,7 +50,9 @@ def settle(tools: Tools, action: Settle) -> None:
     ends = verdict.outcome in {Outcome.COMPLETED, Outcome.FAILED}
     if not ends:
         _prove_gone(tools, action)
-    keep_log(tools, job, ref)
+    if not keep_log(tools, job, ref) and action.gone:
+        # It is lost with its node, and nobody is to wait for it.
+        tools.spool.put_log(job.id, ref.epoch, ())
     struck = verdict.fault and not action.gone and job.state in _NOT_YET_RUNNING
     change = Change(
         job=ref.job,
@@ -166,6 +168,7 @@ def clean(tools: Tools, node: NodeName) -> None:
     End everything of ours on a node whose jobs have long gone on elsewhere, and open it again.
 
     Docker may have lost its records of what still runs: the node's kernel is asked too.
+    Containers are left to the sweeps, which keep the logs that are wanted.
 
     Raises:
         EngineError: it is not proven that nothing is left.
@@ -175,9 +178,7 @@ def clean(tools: Tools, node: NodeName) -> None:
     }
     living = {found.ref for found in tools.engine.census(node).segments}
     for ref in sorted(listed | living, key=lambda ref: (ref.job, ref.epoch)):
-        with tools.observer.removing(ref):
-            tools.engine.kill(ref)
-            tools.engine.remove(ref)
+        tools.engine.kill(ref)
     tools.observer.set_gone(node, gone=False)
     _log.info("node.returned", node=node, swept=len(listed | living))
 

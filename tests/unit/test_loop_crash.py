@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from daemon.core.history import Change
-from daemon.core.types import AfterCrash, JobId, JobState, NodeName, Outcome
-from daemon.desk.following import log_of
+from daemon.core.types import AfterCrash, CheckpointMode, JobId, JobState, NodeName, Outcome
+from daemon.desk.following import follow, log_of
 from migration.base import NotResumableError
 from migration.fake import Program
 from tests.stage import Stage
@@ -18,6 +18,7 @@ PROGRAMS: dict[tuple[str, ...], Program] = {
     ("count",): Program(),
     ("write",): Program(writes=True),
     ("short",): Program(seconds=500, writes=True),
+    ("brief",): Program(seconds=100),
 }
 
 
@@ -223,6 +224,22 @@ def test_a_node_that_was_called_dead_is_swept_when_it_comes_back(stage: Stage) -
         if found.segment is not None and found.segment.node == node
     )
     assert canaries <= stage.prober.canaries.count(node)
+
+
+def test_nobody_waits_for_what_was_printed_on_a_dead_node(stage: Stage) -> None:
+    """
+    The log of a job that saves itself goes on without it, and who follows it comes to its end.
+    """
+    job = stage.submit("brief", checkpoint=CheckpointMode.SIGNAL)
+    stage.run(60)
+    _lose(stage, job)
+    stage.run(101)
+    stage.settle()
+    assert JobState.COMPLETED is stage.state(job)
+
+    assert list(range(100)) == _log(stage, job)
+    followed = b"".join(follow(stage.tools, job))
+    assert list(range(100)) == [int(n) for n in followed.split()]
 
 
 def test_a_dead_node_stays_dead_for_the_next_daemon(stage: Stage) -> None:
