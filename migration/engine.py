@@ -37,6 +37,7 @@ from migration.base import (
 )
 from migration.container import LABEL_EPOCH, LABEL_INSTANCE, LABEL_JOB, container_name
 from migration.docker import Docker, EngineSaidError
+from migration.missed import MissedEnds
 from migration.placing import Placer
 from migration.saving import Saver
 from migration.settings import Site
@@ -67,6 +68,7 @@ class DockerEngine:
         self._store = store
         self._placer = Placer(site, access.engine, keys, store, clock)
         self._saver = Saver(store, clock)
+        self._missed = MissedEnds(clock)
         #: Proven gone by us, so that Docker will soon say the same.
         self._gone: set[SegmentRef] = set()
 
@@ -75,6 +77,7 @@ class DockerEngine:
         wanted = json.dumps({"label": [f"{LABEL_INSTANCE}={self._site.instance}"]})
         views = [_view(docker, f) for f in docker.get("/containers/json", all=1, filters=wanted)]
         found = [v for v in views if v is not None and v.job < FIRST_CANARY]
+        self._missed.look(docker, found)
         return tuple(sorted(found, key=lambda v: (v.job, v.epoch)))
 
     def ready(self, node: NodeName) -> None:
