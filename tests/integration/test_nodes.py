@@ -10,6 +10,7 @@ from daemon.core.types import NodeName, Owner
 from migration.access import Access
 from migration.base import NodeUnfitError
 from migration.engine import DockerEngine
+from migration.manifest import ROOT_MARK
 from migration.nodes import NodeSetup, StepState
 from migration.probe import ROUNDS, Prober
 from migration.settings import EngineSettings, NodeSettings, Site
@@ -121,7 +122,7 @@ def test_the_canary_comes_through(kit: Kit) -> None:
     assert all((fingerprint.engine, fingerprint.kernel, fingerprint.runc, fingerprint.criu))
     assert kit.engine.census(NODE).boot_id == fingerprint.boot_id
     assert "" == kit.bed.docker(NODE, "ps", "--all", "--quiet")
-    assert [] == list(kit.bed.checkpoints.iterdir())
+    assert [ROOT_MARK] == [path.name for path in kit.bed.checkpoints.iterdir()]
     assert {} == kit.bed.cgroup_processes(NODE)
 
 

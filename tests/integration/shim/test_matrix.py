@@ -105,7 +105,7 @@ def accepted():
     "It accepts as soon as it notices that it stood still."
     global peer, last
     now = time.monotonic()
-    if peer is None and now - last > .2: peer, _ = server.accept()
+    if peer is None and now - last > .08: peer, _ = server.accept()
     last = now
     if peer: client.sendall(b"x"); assert peer.recv(1) == b"x"
 """
