@@ -21,7 +21,7 @@ from tests.testbed.waiting import TookTooLongError
 
 pytestmark = pytest.mark.bed
 
-SCHEDULES = range(1, 21) if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else (1, 2)
+SCHEDULES = range(1, 21) if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else (1, 5)
 STEPS = 12
 JOBS = 3
 
@@ -43,7 +43,10 @@ class Fate:
     def strike(self) -> None:
         """Let one accident happen."""
         kind = self._chance.choice(list(_ACCIDENTS))
-        node = self._chance.choice(self._service.bed.nodes)
+        held = sorted({node for node, _, _ in self._service.segments()})
+        # Most of them hit somebody.
+        places = held if held and self._chance.random() < 0.75 else self._service.bed.nodes
+        node = self._chance.choice(places)
         self.told.append(f"{kind} {node}")
         _ACCIDENTS[kind](self._service, node)
 

@@ -234,7 +234,7 @@ class Bed:
 
     def _lay_out(self) -> None:
         known = self.layout
-        for folder in (known.logs, known.bin):
+        for folder in (known.logs, known.bin, known.tmp):
             folder.mkdir()
         for folder in (known.checkpoints, known.state):
             folder.mkdir(mode=0o700)

@@ -94,6 +94,10 @@ class Layout:
         return self.root / "bin"
 
     @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+    @property
     def node_path(self) -> str:
         """The PATH of everything that runs on nodes, the private CRIU first."""
         return f"{CRIU_BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -134,7 +134,13 @@ class Parts:
         self._children.clear()
 
     def _environment(self, component: str) -> dict[str, str]:
-        env = {"PATH": self._bed.node_path, "LC_ALL": "C.UTF-8", "HOME": str(self._bed.root)}
+        env = {
+            "PATH": self._bed.node_path,
+            "LC_ALL": "C.UTF-8",
+            "HOME": str(self._bed.root),
+            # containerd leaves its stubs of checkpoints there when it is killed.
+            "TMPDIR": str(self._bed.tmp),
+        }
         if component == "stopgapd":
             env |= self._daemon_env
         return env | {"SLURM_CONF": str(self._bed.slurm_conf), MARK: self._bed.instance}
