@@ -1,5 +1,7 @@
 """Jobs that are saved while they run: what is known of them afterwards, and that they go on."""
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.life import Watcher
+from tests.integration.life import Watcher, lives
 from tests.integration.service_jobs import TRACER, Steady
 from tests.integration.service_kit import QUICK, Service, story
 from tests.testbed import wait_until
@@ -86,6 +88,34 @@ def test_saved_job_is_evicted_as_any_other(service: Service) -> None:
     assert 0 == found["lost_seconds"], story(found)
     kinds = {c["generation"]: c["kind"] for c in found["checkpoints"]}
     assert "evict" == kinds[found["segments"][1]["resumed_from"]]
+
+
+@pytest.mark.parametrize("moment", ["images/pages-1.img", "manifest.json"])
+def test_daemon_that_dies_while_a_job_is_saved(service: Service, moment: str) -> None:
+    """
+    The job goes on under the next one, and a crash then costs no more than it had to.
+    """
+    with Watcher.watching(service.bed):
+        job = Steady(service, moment.partition(".")[0].replace("/", "-"))
+        reached = service.store_of(job.job) / "1" / moment
+        wait_until(reached.exists, 60, f"{moment} of the trial", every=0.001)
+        service.bed.kill("stopgapd")
+        service.bed.start_daemon()
+        service.wait_node(job.job)
+        job.wait_progress()
+        (life,) = [at for at in lives(service.bed) if at.job == job.job and at.pids]
+        for pid in life.pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: len(service.job(job.job)["segments"]) > 1, 60, "the next segment")
+        service.wait_node(job.job)
+        job.wait_progress()
+        job.finish()
+
+    found = service.job(job.job)
+    counted = job.counted()
+    assert list(range(len(counted))) == counted
+    assert found["segments"][-1]["resumed_from"] is not None, story(found)
+    assert found["lost_seconds"] < 30
 
 
 @pytest.mark.parametrize(
