@@ -90,6 +90,8 @@ class StartOrder:
     #: this says what to do about those that changed in another way.  None: the job did nothing
     #: after the generation, as after an eviction, and its files are left alone.
     after_crash: AfterCrash | None = None
+    #: Files that have changed since then without the job's doing, as the nodes name them.
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

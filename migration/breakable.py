@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from daemon.clock import Clock
 from daemon.core.types import Generation, JobId, NodeName, SegmentRef
-from migration.base import EngineError, EngineUnreachableError
+from migration.base import EngineError, EngineUnreachableError, StartOrder
 from migration.virtual import VirtualDisk, VirtualNode
 
 
@@ -30,6 +30,8 @@ class Breakable:
         self._disk = VirtualDisk()
         self._survivors: set[SegmentRef] = set()
         self._faults: list[_Fault] = []
+        #: Every order that came through, oldest first.
+        self.orders: list[StartOrder] = []
         #: Called with verb and node before each call, outside all locks; may block or raise.
         self.before: Callable[[str, NodeName], None] | None = None
 

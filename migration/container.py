@@ -109,11 +109,22 @@ def make_ticket(order: StartOrder, site: Site, keys: Keys) -> str:
         nonce=keys.nonce(NodeName(ref.node), ref.job, ref.epoch),
         roots=site.mounts,
         results=order.spec.results,
-        # The daemon's own copy of the log grows on.
-        ignored=() if order.spec.output is None else (order.spec.output,),
+        ignored=_ignored(order),
         after_crash=None if order.after_crash is None else order.after_crash.value,
     )
     return sign(ticket, keys.node(ref.node))
+
+
+def _ignored(order: StartOrder) -> tuple[str, ...]:
+    # The copies of logs are the daemon's doing.  A variable of the environment is no longer
+    # than 128 KiB, and what is left out only has a person look once more.
+    own = () if order.spec.output is None else (order.spec.output,)
+    found, room = [], 32768
+    for path in (*own, *order.ignored):
+        room -= len(path)
+        if room > 0:
+            found.append(path)
+    return tuple(found)
 
 
 def create_body(

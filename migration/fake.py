@@ -76,6 +76,7 @@ class FakeEngine(Breakable):
     def place(self, order: StartOrder) -> Placed:
         ref = order.ref
         with self._call("place", ref.node) as here:
+            self.orders.append(order)
             if ref not in here.segments or not here.segments[ref].listed:
                 here.segments[ref] = self._begin(order, here)
             image = here.segments[ref].image

@@ -53,6 +53,7 @@ def place(tools: Tools, action: Place) -> None:
         seen=action.seen,
         generation=action.generation,
         after_crash=job.after_crash if action.generation is not None else None,
+        ignored=_logs_since(tools, job),
     )
     try:
         placed = tools.engine.place(order)
@@ -64,6 +65,15 @@ def place(tools: Tools, action: Place) -> None:
     else:
         tools.observer.accepted(action.node)
         _placed(tools, job, intent, placed)
+
+
+def _logs_since(tools: Tools, job: Job) -> tuple[str, ...]:
+    """Return where logs of the submitter's other jobs were copied to since the checkpoint."""
+    if job.after_crash is None:
+        return ()
+    ended = tools.store.ended_jobs(uid=job.spec.owner.uid, limit=1000)
+    since = [j for j in ended if job.saved is None or j.ended is None or j.ended >= job.saved]
+    return tuple(sorted({j.spec.output for j in since if j.spec.output is not None}))
 
 
 def _placed(tools: Tools, job: Job, intent: IntentId | None, placed: Placed) -> None:

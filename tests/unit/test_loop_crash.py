@@ -357,3 +357,20 @@ def test_a_generation_that_fails_again_and_again_is_given_up(stage: Stage) -> No
 
     assert JobState.RUNNING is stage.state(job)
     assert older == stage.store.segments(job)[-1].resumed_from
+
+
+def test_logs_that_were_copied_meanwhile_are_nobodys_doing(stage: Stage, tmp_path: Path) -> None:
+    """
+    Jobs of one submitter that end in the same directory do not hold each other up.
+    """
+    first = stage.submit("brief", output=str(tmp_path / "first"))
+    stage.run(150)
+    assert JobState.COMPLETED is stage.state(first)
+    job = stage.submit("write")
+    stage.submit("brief", output=str(tmp_path / "second"))
+    stage.run(150)
+    stage.engine.kill(next(ref for ref in stage.engine.living(job)))
+    stage.run(10)
+
+    assert JobState.RUNNING is stage.state(job)
+    assert (str(tmp_path / "second"),) == stage.engine.orders[-1].ignored

@@ -185,6 +185,17 @@ def test_a_ticket_says_what_the_order_says() -> None:
     assert ticket.seen < ticket.expires
 
 
+def test_copies_of_logs_are_not_the_jobs_doing() -> None:
+    """Its own and those of others; so many of them as a ticket can hold."""
+    others = tuple(f"/shared/{number:0100}" for number in range(1000))
+    order = replace(ORDER, spec=replace(ORDER.spec, output="/shared/log"), ignored=others)
+
+    ticket = read(make_ticket(order, SITE, KEYS), KEYS.node(REF.node))
+
+    assert ("/shared/log", *others[:200]) == ticket.ignored[:201]
+    assert len(make_ticket(order, SITE, KEYS)) < 131072 - 1024
+
+
 def test_each_segment_has_a_cgroup_of_its_own() -> None:
     """As a path, or as a slice whose name systemd does not take apart."""
     assert "/stopgap/site/n1/7.3" == cgroup_parent("site", REF, "cgroupfs")
