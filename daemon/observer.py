@@ -12,7 +12,16 @@ from datetime import datetime, timedelta
 
 from adapters.base import BatchAdapter
 from daemon.clock import Clock
-from daemon.core.types import PLACED, Claim, JobId, NodeName, Segment, SegmentRef, Snapshot
+from daemon.core.types import (
+    PLACED,
+    Claim,
+    JobId,
+    Machine,
+    NodeName,
+    Segment,
+    SegmentRef,
+    Snapshot,
+)
 from daemon.looks.batch import BatchLooks, Selection
 from daemon.looks.engines import EngineLooks
 from daemon.looks.notices import Notices
@@ -54,6 +63,7 @@ class Observer:
         self._wake = wake
         self._lock = threading.RLock()
         self._records: dict[NodeName, NodeRecord] = {}
+        self._machines: dict[Machine, Machine] = {}
         self._idle_every = watch.idle_every
         self._surveys = 0
         #: The jobs whose orders a node has refused in a row, and how often it paid for that.
@@ -144,6 +154,10 @@ class Observer:
         """Take the canary's word about a node; meanwhile an administrator may have spoken too."""
         with self._lock:
             known = self.record_of(record.name)
+            if record.machine is not None:
+                # Thousands of nodes are alike: one value for all of them is quick to compare.
+                one = self._machines.setdefault(record.machine, record.machine)
+                record = replace(record, machine=one)
             self._keep(replace(record, drained=known.drained, gone=known.gone))
         self._engines.probed(record, retry_at=retry_at)
         self._wake()

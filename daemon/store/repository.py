@@ -6,29 +6,25 @@ costs no query.  All methods may be called from any thread.
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Delete
-from sqlmodel import Session, and_, case, col, delete, func, or_, select
+from sqlmodel import Session, col, select
 
 from daemon.core.history import Change, apply
-from daemon.core.lifecycle import Event
 from daemon.core.policy import Policy
 from daemon.core.types import (
     TERMINAL,
     Checkpoint,
-    CheckpointKind,
     Job,
     JobId,
     JobSpec,
     JobState,
     Losses,
     NodeName,
-    Outcome,
     Segment,
 )
-from daemon.store import mapping
+from daemon.store import mapping, sums
 from daemon.store.database import Database, StoreError
 from daemon.store.records import EvictionRecord, HistoryLine, Intent, IntentId, NodeRecord
 from daemon.store.tables import (
@@ -68,7 +64,7 @@ class Store:
         with self._session() as session:
             for row in session.exec(select(JobRow).where(col(JobRow.state).not_in(_ENDED))):
                 self._remember(_read(session, row))
-            self._losses = _losses(session)
+            self._losses = sums.losses(session)
 
     def close(self) -> None:
         """Close the file; the store may be opened again."""
@@ -217,7 +213,7 @@ class Store:
                 if eviction is not None:
                     session.merge(mapping.eviction_to_row(eviction))
             self._remember(job)
-            self._losses = _more(self._losses, before, change, now)
+            self._losses = sums.more(self._losses, before, change, now)
         return job, intent
 
     def losses(self) -> Losses:
@@ -251,18 +247,8 @@ class Store:
         months has thousands.  So do records of its checkpoints that newer ones have replaced.
         Return how many events are gone.
         """
-        moment = mapping.stamp(before)
-        ended = select(JobRow.id).where(col(JobRow.ended) < moment)
-        routine = col(EventRow.event).in_((Event.KEPT.value, Event.NOT_KEPT.value))
         with self._session() as session:
-            gone = session.connection().execute(
-                delete(EventRow).where(
-                    or_(col(EventRow.job).in_(ended), and_(routine, col(EventRow.time) < moment))
-                )
-            )
-            session.execute(delete(IntentRow).where(col(IntentRow.done) < moment))
-            session.execute(_superseded(moment))
-            return gone.rowcount
+            return sums.prune(session, before)
 
     # -- nodes and figures --------------------------------------------------
 
@@ -290,45 +276,6 @@ def _read(session: Session, row: JobRow) -> Job:
     query = select(SegmentRow).where(SegmentRow.job == row.id)
     newest = session.exec(query.order_by(col(SegmentRow.epoch).desc()).limit(1)).first()
     return mapping.read_job(row, None if newest is None else mapping.segment_from_row(newest))
-
-
-def _superseded(moment: float) -> Delete:
-    """Return how to forget old checkpoints that no segment was resumed from, nor will be."""
-    used = select(SegmentRow.job).where(
-        col(SegmentRow.job) == col(CheckpointRow.job),
-        col(SegmentRow.resumed_from) == col(CheckpointRow.generation),
-    )
-    kept = select(JobRow.id).where(
-        col(JobRow.id) == col(CheckpointRow.job),
-        or_(
-            col(JobRow.generation).is_(None),
-            # Two generations are there; the newer may turn out to be no good.
-            col(JobRow.generation) <= col(CheckpointRow.generation) + 1,
-        ),
-    )
-    return delete(CheckpointRow).where(
-        col(CheckpointRow.kind) != CheckpointKind.EVICTION.value,
-        col(CheckpointRow.time) < moment,
-        ~used.exists(),
-        ~kept.exists(),
-    )
-
-
-def _losses(session: Session) -> Losses:
-    ran = func.sum(col(SegmentRow.ended) - col(SegmentRow.started))
-    crashed = func.sum(case((col(SegmentRow.outcome) == Outcome.CRASHED.value, 1), else_=0))
-    seconds, count = session.exec(select(ran, crashed)).one()
-    return Losses(ran=timedelta(seconds=max(0.0, seconds or 0.0)), count=count or 0)
-
-
-def _more(losses: Losses, job: Job, change: Change, now: datetime) -> Losses:
-    """Return the losses with the segment that the change has ended."""
-    if change.outcome is None or change.struck or job.segment is None:
-        return losses
-    return Losses(
-        ran=losses.ran + max(now - job.segment.started, timedelta()),
-        count=losses.count + (change.outcome is Outcome.CRASHED),
-    )
 
 
 def _key(segment: Segment) -> tuple[int, int]:
