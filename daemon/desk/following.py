@@ -87,7 +87,11 @@ def _on_its_node(tools: Tools, ref: SegmentRef) -> Iterator[bytes]:
             sent += len(chunk)
             yield chunk
     except EngineError:
-        for chunk in tools.spool.log(ref.job, ref.epoch):
+        until = None
+        if not tools.spool.has_log(ref.job, ref.epoch):
+            # Its node is away: what was kept at its last checkpoint is better than nothing.
+            until = tools.spool.kept_until(ref.job, ref.epoch)
+        for chunk in tools.spool.log(ref.job, ref.epoch, until=until):
             yield chunk[sent:]
             sent = max(0, sent - len(chunk))
 

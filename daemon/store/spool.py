@@ -57,6 +57,12 @@ class Spool:
             while chunk := file.read(_CHUNK):
                 yield chunk
 
+    def kept_until(self, job: JobId, epoch: Epoch) -> Generation | None:
+        """Return the newest checkpoint of the segment until which its log was kept."""
+        found = (int(path.name.split(".")[1]) for path in self._folder(job).glob(f"{epoch}.*.log"))
+        newest = max(found, default=None)
+        return None if newest is None else Generation(newest)
+
     def trim(self, job: JobId, epoch: Epoch, *, keep: Generation) -> None:
         """Drop what was kept until checkpoints of the segment that are older than one."""
         for path in self._folder(job).glob(f"{epoch}.*.log"):

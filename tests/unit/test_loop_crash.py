@@ -242,6 +242,21 @@ def test_nobody_waits_for_what_was_printed_on_a_dead_node(stage: Stage) -> None:
     assert list(range(100)) == [int(n) for n in followed.split()]
 
 
+def test_the_log_of_a_job_out_of_reach_is_there_as_far_as_it_was_kept(stage: Stage) -> None:
+    """
+    Whoever looks for his job while its node is away sees what it printed until it was saved.
+    """
+    job = stage.submit("count")
+    stage.run(60)
+    stage.engine.switch_off(_node(stage, job))
+    stage.run(stage.policy.silence.total_seconds() + 5)
+
+    assert JobState.UNREACHABLE is stage.state(job)
+    log = _log(stage, job)
+    assert list(range(len(log))) == log
+    assert 25 <= len(log) <= 35
+
+
 def test_a_dead_node_stays_dead_for_the_next_daemon(stage: Stage) -> None:
     """
     An administrator's word outlives the daemon that took it.
