@@ -688,7 +688,7 @@ def test_an_interrupted_cut_is_known_again(
     assert (b"before", b" and after") == (file.read_bytes(), (tmp_path / "tail").read_bytes())
 
     os.utime(file)
-    assert ([], []) == _judged(shim, roots, tmp_path, 0, outputs=[entry])
+    assert ([(0, entry)], []) == _judged(shim, roots, tmp_path, 0, outputs=[entry])
     said = ["/data/file was overwritten"]
     assert ([], said) == _judged(shim, roots, tmp_path, outputs=[entry])
 

@@ -3,11 +3,14 @@
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.integration.shim.jobs import numbers
+from tests.integration.shim.killing import kill_when
 from tests.integration.shim.kit import EngineSaidError, ShimNode
 from tests.testbed import wait_until
 
@@ -84,6 +87,31 @@ def test_the_output_is_that_of_an_uninterrupted_run(
     assert wanted == {path.name for path in (data / "results").iterdir()}
     tails = list((one.checkpoints / str(job) / "tails/1").iterdir())
     assert len(tails) > 3
+
+
+def test_killed_in_the_midst_it_is_put_back_by_the_next(
+    one: ShimNode, other: ShimNode, job: int, data: Path
+) -> None:
+    """
+    What the first shim has cut is found to be right, the rest is cut then; nothing is held.
+    """
+    _crashed(one, job, data, "/data/results")
+    container = _segment(other, job, 2, data, "/data/results", after_crash="hold")
+    tails = one.checkpoints / str(job) / "tails/1"
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(other.start, container)
+        kill_when(other, "create", container, lambda: tails.exists() and list(tails.iterdir()))
+        with suppress(EngineSaidError):
+            starting.result()
+    other.remove(container)
+    assert {"processes": 0} == other.verb("reap", job, 2)
+
+    container = _segment(other, job, 3, data, "/data/results", after_crash="hold")
+    other.start(container)
+
+    assert 0 == other.wait(container), other.logs(container, "stderr")
+    whole = b"".join(b"%d\n" % n for n in range(LINES))
+    assert whole == (data / "kept").read_bytes() == (data / "results/reopened").read_bytes()
 
 
 def test_what_changed_in_another_way_is_named(
