@@ -5,7 +5,7 @@ PYTHON ?= python3
 run := $(VENV)/bin/python
 checked := daemon adapters migration tests
 
-.PHONY: help setup packages bed bed-env bed-down lint check test demo bench
+.PHONY: help setup packages bed bed-env bed-down lint check test demo bench vm-test
 .DEFAULT_GOAL := help
 
 help: ## Say what can be made
@@ -48,3 +48,6 @@ demo: setup ## Show jobs that move out of the way of priority jobs, and prove th
 
 bench: setup ## Measure checkpoints and resumes beside runc and Docker
 	@$(run) -m tests.benchmarks
+
+vm-test: packages $(VENV)/installed ## Check what needs systemd, cgroup v2, other users and a reboot, in a virtual machine
+	@$(run) -m tests.vm test
