@@ -730,9 +730,17 @@ def test_files_are_looked_at_as_the_submitter(shim: ModuleType, tmp_path: Path) 
         facts, shim.Watch(10), lambda roots: shim.note_file(roots["/data"], "/data", "secret")
     )
     ids = shim.as_submitter(facts, shim.Watch(10), lambda _: [os.geteuid(), os.getgroups()])
+    # Its names can be read, and nothing behind them.
+    (tmp_path / "listed").mkdir()
+    (tmp_path / "listed" / "file").touch()
+    (tmp_path / "listed").chmod(0o744)
+    found = shim.as_submitter(
+        facts, shim.Watch(10), lambda roots: shim.files_below(roots["/data"], "", 10)
+    )
 
     assert "Permission denied" in noted["hidden"]
     assert [4321, [4322]] == ids
+    assert ["secret"] == found
 
 
 # -- what cannot be saved --------------------------------------------------------------------------
