@@ -1,5 +1,6 @@
 """Generations that must not be resumed."""
 
+import hashlib
 import os
 import shutil
 import time
@@ -21,6 +22,15 @@ def _edit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+def _cut(folder: Path, name: str) -> None:
+    """Take the last third off a file, and sign that it is so."""
+    content = (folder / name).read_bytes()
+    content = content[: len(content) * 2 // 3]
+    (folder / name).write_bytes(content)
+    facts = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    sign_again(folder, lambda body: body["files"].update({name: facts}))
 
 
 def _change_manifest(folder: Path) -> None:
@@ -89,6 +99,32 @@ def test_cut_pages_end_in_seconds(one: ShimNode, other: ShimNode, job: int) -> N
 
     assert time.monotonic() - began < 15
     assert [] == other.processes(job, 2)
+
+
+def test_cut_images_end_in_seconds(one: ShimNode, other: ShimNode, job: int) -> None:
+    """
+    Whatever image ends early, signed or not: an error of CRIU's, and nothing of the job runs.
+    """
+    folder = saved(one, job)
+    kept = folder.with_name("kept")
+    shutil.copytree(folder, kept)
+    names = ("inventory", "pstree", "files", "mm-1", "core-1")
+    images = [path for path in sorted((kept / "images").glob("*.img")) if path.stem in names]
+    assert len(images) == len(names)
+    for epoch, image in enumerate(images, start=2):
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        _cut(folder, f"images/{image.name}")
+        container = other.create(job, epoch, COUNT, generation=1)
+        began = time.monotonic()
+
+        with pytest.raises(EngineSaidError, match="was not resumed"):
+            other.start(container)
+
+        assert time.monotonic() - began < 20, image.name
+        assert b"" == other.logs(container)
+        assert [] == other.processes(job, epoch)
+        other.remove(container)
 
 
 def test_restored_with_more_rights_is_killed(one: ShimNode, other: ShimNode, job: int) -> None:
