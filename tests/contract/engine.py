@@ -132,6 +132,7 @@ class EngineContract:
         bench.await_(lambda: printed_by(bench, order) > 2)
 
         bench.engine.freeze(order.ref)
+        bench.engine.freeze(order.ref)
         bench.engine.checkpoint(order.ref, deadline_seconds=60)
 
         assert 0 == processes_of(bench, order)
