@@ -73,15 +73,19 @@ class DockerEngine:
         self._gone: set[SegmentRef] = set()
 
     def survey(self, node: NodeName) -> tuple[SegmentView, ...]:
+        found = self._listed(node)
+        self._missed.look(self._access.of(node).docker, found)
+        return found
+
+    def _listed(self, node: NodeName) -> tuple[SegmentView, ...]:
         docker = self._access.of(node).docker
         wanted = json.dumps({"label": [f"{LABEL_INSTANCE}={self._site.instance}"]})
         views = [_view(docker, f) for f in docker.get("/containers/json", all=1, filters=wanted)]
         found = [v for v in views if v is not None and v.job < FIRST_CANARY]
-        self._missed.look(docker, found)
         return tuple(sorted(found, key=lambda v: (v.job, v.epoch)))
 
     def ready(self, node: NodeName) -> None:
-        self.survey(node)
+        self._listed(node)
         try:
             self._store.check_root()
         except OSError as exc:

@@ -19,11 +19,11 @@ from migration.docker import Docker
 _log = structlog.get_logger(__name__)
 
 #: Between two looks at a container, and before the first.
-_EVERY_SECONDS = 30.0
+_EVERY_SECONDS = 45.0
 
 
 class MissedEnds:
-    """Looks now and then behind the word ``running``."""
+    """Looks now and then behind the word ``running``, at one container at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -33,18 +33,21 @@ class MissedEnds:
 
     def look(self, docker: Docker, views: Iterable[SegmentView]) -> None:
         """Have the engine notice what has ended; it takes some seconds to do so."""
-        for container in self._turns(docker.address, views):
-            try:
-                if docker.get(f"/containers/{container}/top")["Processes"]:
-                    continue
-                _log.warning("end.missed", container=container, engine=docker.address)
-                # Harmless if it lives after all: it was not stopped.
-                docker.call("POST", f"/containers/{container}/kill", params={"signal": "CONT"})
-            except EngineError as exc:
-                # It has ended meanwhile, or its containerd is away: the next look will tell.
-                _log.info("end.not_looked_for", container=container, reason=str(exc))
+        container = self._turn(docker.address, views)
+        if container is None:
+            return
+        try:
+            if docker.get(f"/containers/{container}/top")["Processes"]:
+                return
+            _log.warning("end.missed", container=container, engine=docker.address)
+            # Harmless if it lives after all: it was not stopped.
+            docker.call("POST", f"/containers/{container}/kill", params={"signal": "CONT"})
+        except EngineError as exc:
+            # It has ended meanwhile, or its containerd is away: the next look will tell.
+            _log.info("end.not_looked_for", container=container, reason=str(exc))
 
-    def _turns(self, engine: str, views: Iterable[SegmentView]) -> list[str]:
+    def _turn(self, engine: str, views: Iterable[SegmentView]) -> str | None:
+        """Return the container whose turn has been for the longest time."""
         now = self._clock.monotonic()
         with self._lock:
             known = self._due.get(engine, {})
@@ -53,6 +56,9 @@ class MissedEnds:
                 for view in views
                 if view.phase is Phase.RUNNING
             }
-            turns = [container for container, moment in due.items() if moment <= now]
-            self._due[engine] = due | dict.fromkeys(turns, now + _EVERY_SECONDS)
-        return turns
+            self._due[engine] = due
+            first = min(due, key=lambda container: due[container], default=None)
+            if first is None or due[first] > now:
+                return None
+            due[first] = now + _EVERY_SECONDS
+        return first

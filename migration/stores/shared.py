@@ -187,7 +187,11 @@ class SharedStore:
 
         Newer generations that are whole stay: deleting them could only lose work.  With
         nothing to keep the job's directory goes.
+
+        Raises:
+            OSError: not all of it could be deleted, or the root is out of sight.
         """
+        self.check_root()
         if keep is None:
             _delete(self.folder(job))
             return

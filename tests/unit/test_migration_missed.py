@@ -1,6 +1,7 @@
 """Ends that Docker has missed are found, and nobody else is disturbed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_an_end_that_was_missed_is_brought_to_notice(stub: StubEngine, docker: D
     ends.look(docker, [RUNS])
     assert 0 == _signals(stub)
     for _ in range(2):
-        clock.wait(31)
+        clock.wait(46)
         ends.look(docker, [RUNS])
 
     assert 2 == _signals(stub)
@@ -63,7 +64,7 @@ def test_nobody_else_is_disturbed(stub: StubEngine, docker: Docker, answer: Answ
 
     for _ in range(3):
         ends.look(docker, [RUNS])
-        clock.wait(31)
+        clock.wait(46)
 
     assert 0 == _signals(stub)
 
@@ -78,4 +79,20 @@ def test_looks_are_rare(stub: StubEngine, docker: Docker) -> None:
         ends.look(docker, [RUNS])
         clock.wait(1)
 
-    assert 3 == sum("/top" in asked for asked in stub.asked)
+    assert 2 == sum("/top" in asked for asked in stub.asked)
+
+
+def test_each_gets_its_turn(stub: StubEngine, docker: Docker) -> None:
+    """One in a survey: an engine that hangs holds a survey up for one of them at most."""
+    views = [replace(RUNS, job=JobId(number), container=f"c{number}") for number in (1, 2, 3)]
+    for view in views:
+        stub.routes["GET", f"/containers/{view.container}/top"] = lambda _: _top(["1"])
+    clock = ManualClock()
+    ends = MissedEnds(clock)
+    ends.look(docker, views)
+    clock.wait(46)
+
+    for _ in views:
+        ends.look(docker, views)
+
+    assert 3 == len({asked for asked in stub.asked if "/top" in asked})

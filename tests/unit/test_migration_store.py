@@ -182,6 +182,8 @@ def test_a_root_without_its_mark_hides_its_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(RootError, match="mounted"):
         store.prepare(JOB)
     with pytest.raises(RootError, match="mounted"):
+        store.forget(JOB)
+    with pytest.raises(RootError, match="mounted"):
         store.claim(tmp_path / "memory")
 
 
