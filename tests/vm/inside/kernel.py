@@ -36,17 +36,19 @@ class Segment:
     @property
     def rights(self) -> set[tuple[str, ...]]:
         """What each process may do; one entry when all may the same."""
-        return {_rights(pid) for pid in self.pids}
+        # What has ended meanwhile says nothing.
+        return {rights for pid in self.pids if (rights := _rights(pid))}
 
     @property
     def own_cgroup_space(self) -> bool:
         """Whether the processes see their own cgroup as the root of all."""
-        return all(_space(pid) != _space(1) for pid in self.pids)
+        return _space(1) not in {_space(pid) for pid in self.pids}
 
     @property
     def where(self) -> set[str]:
         """The cgroups that the processes say they are in."""
-        return {_read(Path(f"/proc/{pid}/cgroup")).strip().removeprefix("0::") for pid in self.pids}
+        said = {_read(Path(f"/proc/{pid}/cgroup")).strip().removeprefix("0::") for pid in self.pids}
+        return said - {""}
 
 
 def segments() -> list[Segment]:
@@ -71,6 +73,13 @@ def strays() -> list[str]:
     return [place for place in places if place not in known]
 
 
+def remains(node: str) -> list[str]:
+    """Return the cgroups of a node's segments, with processes or without."""
+    slices = (_TREE / "stopgap.slice").glob(f"stopgap-{_INSTANCE}.{node}.*.slice")
+    plain = (_TREE / "stopgap" / _INSTANCE / node).glob("*/")
+    return sorted(place.name for place in (*slices, *plain))
+
+
 def _containers() -> list[Path]:
     slices = _TREE.glob("stopgap.slice/stopgap-*.slice/*/")
     plain = _TREE.glob(f"stopgap/{_INSTANCE}/*/*/*/")
@@ -90,7 +99,8 @@ def _identify(parent: Path) -> tuple[str, int, int] | None:
 def _rights(pid: int) -> tuple[str, ...]:
     lines = _read(Path(f"/proc/{pid}/status")).splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    return tuple(f"{name} {' '.join(fields.get(name, '?').split())}" for name in _STATUS)
+    known = [(name, fields.get(name, "").split()) for name in _STATUS]
+    return tuple(" ".join([name, *words]) for name, words in known) if fields else ()
 
 
 def _space(pid: int) -> str:

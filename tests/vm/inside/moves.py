@@ -38,18 +38,19 @@ def back_and_forth(report: Report) -> None:
 def hardened(report: Report, segments: dict[str, kernel.Segment]) -> None:
     """Show that jobs may as little as promised, each with its submitter's numbers."""
     for name, segment in segments.items():
-        (rights,) = segment.rights
-        said = dict(entry.split(" ", 1) for entry in rights if " " in entry)
+        rights = segment.rights
+        said = dict(entry.partition(" ")[::2] for entry in min(rights))
         uid = int(run("id", "-u", JOBS[name]))
         report.check(
             f"{name}: hardened",
-            said["Uid"] == f"{uid} {uid} {uid} {uid}"
+            len(rights) == 1
+            and said["Uid"] == f"{uid} {uid} {uid} {uid}"
             and {said["CapPrm"], said["CapEff"], said["CapBnd"]} == {"0" * 16}
             and (said["NoNewPrivs"], said["Seccomp"]) == ("1", "2")
             and segment.limits["memory.max"] == str(128 * 2**20)
             and segment.limits["memory.swap.max"] == "0"
             and segment.limits["pids.max"] not in {"", "max"},
-            rights=rights,
+            rights=said,
             limits=segment.limits,
         )
 
@@ -106,11 +107,12 @@ def arrived(
 
 
 def gone(site: Site, node: str) -> None:
-    """Show that nothing of ours runs on a node any more."""
-    left = [segment for segment in kernel.segments() if segment.node == node]
+    """Show that nothing of ours runs on a node any more, and nothing is left of it."""
     running = docker(node, "ps", "--no-trunc", "--quiet").split()
+    left = [segment for segment in kernel.segments() if segment.node == node]
+    site.wait(lambda: not kernel.remains(node), f"the cgroups of {node} to be removed", seconds=120)
     site.report.check(
-        f"{node} is empty",
+        f"{node} is empty, and its cgroups are gone",
         not left and not running and not kernel.strays(),
         left=left,
         running=running,

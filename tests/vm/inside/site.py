@@ -123,7 +123,7 @@ class Site:
 
     def log(self, job: int) -> list[str]:
         """Return the lines that the job has printed in all of its segments."""
-        return self.cli("logs", str(job)).splitlines()
+        return b"".join(self.api.logs(job)).decode().splitlines()
 
 
 def counted(name: str) -> list[str]:
