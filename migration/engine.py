@@ -140,6 +140,8 @@ class DockerEngine:
     def kill(self, ref: SegmentRef) -> None:
         # Not through Docker: its kill may hang, and the shim saves a frozen job before it.
         self._reap(self._access.of(ref.node), ref)
+        with suppress(OSError):
+            self._store.note_end(ref)
 
     def logs(
         self, ref: SegmentRef, *, follow: bool = False, until: datetime | None = None

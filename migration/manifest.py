@@ -147,6 +147,11 @@ def checkpoint_receipt_name(epoch: Epoch) -> str:
     return f"{epoch}.checkpoint.json"
 
 
+def ended_name(epoch: Epoch) -> str:
+    """Return the name of the mark of a segment's end within the job's directory."""
+    return f"ended.{epoch}"
+
+
 def resume_receipt_name(epoch: Epoch) -> str:
     """Return its file name within the receipts."""
     return f"{epoch}.resume.json"

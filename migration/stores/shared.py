@@ -163,6 +163,17 @@ class SharedStore:
         path = self._receipt(ref, names.checkpoint_receipt_name(ref.epoch))
         path.unlink(missing_ok=True)
 
+    def note_end(self, ref: SegmentRef) -> None:
+        """
+        Leave a mark, once, that the segment is proven gone.
+
+        What is written to the job's files from now on is not its own doing.
+
+        Raises:
+            OSError: it cannot be left.
+        """
+        (self.folder(ref.job) / names.ended_name(ref.epoch)).touch(mode=0o600, exist_ok=False)
+
     def cancel(self, job: JobId) -> None:
         """Ask the shim to end the checkpoint or resume of the job that is under way."""
         (self.folder(job) / names.CANCEL).touch(mode=0o600)

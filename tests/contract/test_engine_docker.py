@@ -11,6 +11,7 @@ import pytest
 
 from daemon.clock import SystemClock
 from daemon.core.types import (
+    AfterCrash,
     Epoch,
     Generation,
     JobId,
@@ -22,14 +23,21 @@ from daemon.core.types import (
     SegmentRef,
 )
 from migration.access import Access
-from migration.base import EngineUnreachableError, NotSavedError, OrderRefusedError, StartOrder
+from migration.base import (
+    ChangedFilesError,
+    EngineUnreachableError,
+    NotSavedError,
+    OrderRefusedError,
+    StartOrder,
+)
+from migration.docker import EngineSaidError
 from migration.engine import DockerEngine
 from migration.nodes import NodeSetup, StepState
 from migration.settings import EngineSettings, NodeSettings, Site
 from migration.stores.shared import SharedStore
 from migration.ticket import Keys
 from tests.contract.engine import EngineContract
-from tests.contract.engine_bench import Act, Bench, job_numbers
+from tests.contract.engine_bench import Act, Bench, job_numbers, next_order
 from tests.contract.engine_keeping import KeepingContract
 from tests.testbed import Bed
 
@@ -184,6 +192,52 @@ class TestDockerEngine(EngineContract, KeepingContract):
             )
 
         assert 10 == b"".join(bench.engine.logs(order.ref)).count(b"\n")
+
+    def test_what_others_append_after_a_crash_is_not_cut_off(
+        self, nodes: DockerBench, bench: Bench
+    ) -> None:
+        """Two jobs may write to one file: the other one's lines are not the crashed one's."""
+        order = bench.order(Act.WRITE, bench.here)
+        placed = bench.engine.place(order)
+        bench.await_(lambda: b"2\n" in bench.written(order.ref.job))
+        kept = bench.engine.save(order.ref, deadline_seconds=60).checkpoint
+        bench.engine.kill(order.ref)
+        path = nodes._data(order.ref.job) / "numbers"
+        ended = path.stat().st_mtime
+
+        def append() -> bool:
+            with path.open("ab") as file:
+                file.write(b"of another job\n")
+            return path.stat().st_mtime > ended + 2
+
+        bench.await_(append)
+        before = path.read_bytes()
+        later = next_order(order, bench.there, placed.image_digest, kept.generation)
+
+        with pytest.raises(ChangedFilesError) as caught:
+            bench.engine.place(replace(later, after_crash=AfterCrash.HOLD))
+        assert ["somebody else" in line for line in caught.value.files] == [True]
+        assert before == path.read_bytes()
+
+    def test_a_root_that_a_node_does_not_see_ends_nothing(
+        self, nodes: DockerBench, bench: Bench
+    ) -> None:
+        """What would be saved beside the mount point is not saved, and the job goes on."""
+        order = bench.order(Act.COUNT, bench.here)
+        bench.engine.place(order)
+        folder = nodes.store.folder(order.ref.job)
+        away = folder.with_suffix(".away")
+        docker = nodes.access.of(bench.here).docker
+        name = f"stopgap-{nodes.site.instance}-{order.ref.job}-1"
+        folder.rename(away)
+        body = {"CheckpointID": "unseen", "Exit": True}
+        try:
+            with pytest.raises(EngineSaidError):
+                docker.call("POST", f"/containers/{name}/checkpoints", body=body)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            away.rename(folder)
+        assert [Phase.RUNNING] == [v.phase for v in bench.engine.survey(bench.here)]
 
     def test_a_hung_engine_is_unreachable(self, nodes: DockerBench, bench: Bench) -> None:
         """An engine that accepts and never answers costs one time-out, not for ever."""

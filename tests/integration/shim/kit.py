@@ -128,6 +128,8 @@ class ShimNode:
         **changes: object,
     ) -> str:
         """Create the container of a segment, with a good ticket unless ``env`` says otherwise."""
+        # The daemon makes it before it gives an order.
+        (self.checkpoints / str(job)).mkdir(mode=0o700, exist_ok=True)
         if env is None:
             env = [f"STOPGAP_TICKET={self.ticket(job, epoch, generation)}"]
         host_config = {
