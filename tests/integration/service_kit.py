@@ -15,8 +15,9 @@ from tests.testbed.waiting import TookTooLongError
 
 ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
-#: Claims that a test makes are forgotten soon after, so that the node can be filled again.
-QUICK: dict[str, dict[str, object]] = {"policy": {"linger_seconds": 1}}
+#: Claims that a test makes are forgotten soon after, so that the node can be filled again; and
+#: no checkpoint comes between those that it asks for.
+QUICK: dict[str, dict[str, object]] = {"policy": {"linger_seconds": 1, "trial_seconds": 3600}}
 
 
 class Service:
