@@ -37,6 +37,8 @@ def save(tools: Tools, action: Save) -> None:
         return
     if not tools.observer.is_free(ref.node):
         _log.info("save.dropped", job=ref.job, node=ref.node, reason="its node is wanted")
+        # Others that are due have their turn meanwhile.
+        tools.store.record(Change(job=job.id, pause=tools.retry), now=tools.clock.now())
         return
     _, intent = tools.store.record(Change(job=job.id), now=tools.clock.now(), begin="save")
     began = tools.clock.monotonic()

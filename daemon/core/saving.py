@@ -22,6 +22,7 @@ from daemon.core.types import (
     Losses,
     Movable,
     NodeName,
+    NodeState,
     Phase,
     Snapshot,
 )
@@ -107,9 +108,13 @@ def _at_ease(job: Job, snapshot: Snapshot, wanted: dict[NodeName, Want]) -> bool
     if segment is None or (job.not_before is not None and snapshot.now < job.not_before):
         return False
     engine = snapshot.engines.get(segment.node)
-    if engine is None or not engine.reachable:
+    # What the hand asks once more: a save that is dropped there would be planned again at once.
+    if engine is None or not (engine.reachable and engine.fit) or segment.node in snapshot.gone:
         return False
-    if segment.node in wanted or segment.node in snapshot.busy_nodes:
+    if segment.node in wanted or segment.node in snapshot.busy_nodes or not snapshot.answered:
+        return False
+    node = None if snapshot.cluster is None else snapshot.cluster.nodes.get(segment.node)
+    if node is None or node.state is not NodeState.IDLE:
         return False
     return any(
         (view.job, view.epoch, view.phase) == (job.id, segment.epoch, Phase.RUNNING)

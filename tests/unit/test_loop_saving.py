@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemon.core.actions import Save
+from daemon.core.plan import plan
 from daemon.core.policy import Policy
 from daemon.core.types import (
     CheckpointKind,
@@ -142,6 +143,41 @@ def test_few_are_saved_at_once(tmp_path: Path) -> None:
 
     assert [2, 2, 2] == counts
     assert all(stage.engine.generations(job) for job in jobs)
+
+
+def test_a_save_that_cannot_be_does_not_take_anothers_turn(tmp_path: Path) -> None:
+    """
+    A node that is out of order keeps its jobs from being saved, and no others.
+    """
+    stage = Stage(tmp_path, programs=PROGRAMS, policy=Policy(saves_at_once=1))
+    first, second = (stage.submit("count", cpus=4) for _ in range(2))
+    stage.settle()
+    later = stage.clock.now() + timedelta(hours=1)
+    stage.observer.distrust(NodeName(stage.node(first) or ""), "out of order", until=later)
+    stage.clock.wait(31)
+    saved = [action.ref.job for action in stage.look() if isinstance(action, Save)]
+    left = stage.look()
+    stage.close()
+
+    assert ([second], ()) == (saved, left)
+
+
+def test_news_that_stop_a_save_put_it_off(stage: Stage) -> None:
+    """
+    What was dropped is tried again later, not at once.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.clock.wait(31)
+    saves = [a for a in plan(stage.observer.look(), stage.policy) if isinstance(a, Save)]
+    soon = stage.clock.now() + timedelta(days=1)
+    node = NodeName(stage.node(job) or "")
+    stage.observer.notice(Claim(node=node, source=ClaimSource.PLANNED, at=soon))
+    stage.executor.perform(saves[0])
+    stage.quiet()
+
+    assert [] == _kinds(stage, job)
+    assert stage.clock.now() + stage.tools.retry == stage.job(job).not_before
 
 
 def test_an_eviction_tells_that_a_job_can_be_moved(stage: Stage) -> None:
