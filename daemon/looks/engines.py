@@ -42,6 +42,8 @@ class EngineLooks:
         #: To be asked once more as soon as they have answered.
         self._again: set[NodeName] = set()
         self._silences: dict[NodeName, datetime] = {}
+        #: Before this nobody looked: an engine may have been away, with its node or alone.
+        self._began = clock.now()
 
     @property
     def asking(self) -> bool:
@@ -171,9 +173,7 @@ class EngineLooks:
         )
 
     def _marked(self, view: EngineView, started: Mapping[SegmentRef, datetime]) -> EngineView:
-        silence = self._silences.get(view.node)
-        if silence is None:
-            return view
+        silence = self._silences.get(view.node, self._began)
 
         def unwitnessed(segment: SegmentView) -> bool:
             ref = SegmentRef(job=segment.job, epoch=segment.epoch, node=view.node)

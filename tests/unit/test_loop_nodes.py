@@ -161,6 +161,24 @@ def test_an_illegal_instruction_of_the_job_is_its_own(stage: Stage) -> None:
     assert [JobState.FAILED] * 2 == [stage.state(job) for job in (fresh, moved)]
 
 
+def test_an_end_without_a_daemon_to_see_it_may_be_the_nodes(stage: Stage) -> None:
+    """
+    After a power cut under node and daemon Docker says 255 of what it did not see end.
+    """
+    cut = stage.submit("count")
+    stage.run(10)
+    stage.engine.end(stage.engine.living(cut)[0], 255)
+    stage.reopen()
+    own = stage.submit("count")
+    stage.run(60)
+    assert JobState.RUNNING is stage.state(cut)
+    assert Outcome.CRASHED is stage.store.segments(cut)[0].outcome
+
+    stage.engine.end(stage.engine.living(own)[0], 255)
+    stage.run(5)
+    assert JobState.FAILED is stage.state(own)
+
+
 def test_a_node_that_refuses_everybody_is_at_fault(stage: Stage) -> None:
     """
     It swallows no more jobs, their faults are not counted, and a canary must vouch for it.
