@@ -82,13 +82,26 @@ def _kept(
 
 
 def _tidy(tools: Tools, job: Job, newest: Checkpoint) -> None:
-    """Keep the newest generation, and the last one before it that is good."""
+    """
+    Keep the newest generation, and the last one before it that is good.
+
+    One is good only with its record, for that tells of its log; and what the job's present
+    segment was not resumed from, nor has made itself, was refused.
+    """
+    recorded = {checkpoint.generation for checkpoint in tools.store.checkpoints(job.id)}
+    proven = job.segment.resumed_from if job.segment is not None else None
     try:
         good = tools.engine.checkpoints(job.id)
     except EngineError as exc:
         _log.warning("checkpoints.not_read", job=job.id, reason=str(exc))
         return
-    older = [checkpoint for checkpoint in good if checkpoint.generation < newest.generation]
+    older = [
+        checkpoint
+        for checkpoint in good
+        if checkpoint.generation < newest.generation
+        and checkpoint.generation in recorded
+        and (checkpoint.epoch == newest.epoch or checkpoint.generation == proven)
+    ]
     if older:
         falling.tidy(tools, job, keep=older[-1].generation)
         tools.spool.trim(job.id, newest.epoch, keep=older[-1].generation)

@@ -374,6 +374,24 @@ def test_a_generation_that_fails_again_and_again_is_given_up(stage: Stage) -> No
     assert older == stage.store.segments(job)[-1].resumed_from
 
 
+def test_the_proven_generation_outlives_the_one_that_was_given_up(stage: Stage) -> None:
+    """
+    If the next checkpoint is no good either, there is still the one that the job came from.
+    """
+    job = stage.submit("write", checkpoint_every=EVERY)
+    stage.run(700, step=5)
+    older, _ = stage.engine.generations(job)
+    for _ in range(3):
+        stage.engine.fail("place", NotResumableError("CRIU cannot read it"))
+    stage.engine.kill(stage.engine.living(job)[0])
+    stage.run(60)
+    assert older == stage.store.segments(job)[-1].resumed_from
+    stage.run(330, step=5)
+
+    assert stage.job(job).generation != older
+    assert older in stage.engine.generations(job)
+
+
 def test_logs_that_were_copied_meanwhile_are_nobodys_doing(stage: Stage, tmp_path: Path) -> None:
     """
     Jobs of one submitter that end in the same directory do not hold each other up.
