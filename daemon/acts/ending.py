@@ -1,5 +1,7 @@
 """How segments end: the log is kept, the records are closed, nothing is left on the node."""
 
+from datetime import timedelta
+
 import structlog
 
 from daemon.acts import falling
@@ -51,8 +53,10 @@ def settle(tools: Tools, action: Settle) -> None:
     if not ends:
         _prove_gone(tools, action)
     if not keep_log(tools, job, ref) and action.gone:
-        # It is lost with its node, and nobody is to wait for it.
-        tools.spool.put_log(job.id, ref.epoch, ())
+        # The rest is lost with its node, and nobody is to wait for it.
+        until = tools.spool.kept_until(job.id, ref.epoch)
+        kept = () if until is None else tools.spool.log(job.id, ref.epoch, until=until)
+        tools.spool.put_log(job.id, ref.epoch, kept)
     struck = verdict.fault and not action.gone and job.state in _NOT_YET_RUNNING
     change = Change(
         job=ref.job,
@@ -80,15 +84,20 @@ def _judge(tools: Tools, job: Job, action: Settle, saved: Checkpoint | None) -> 
         return Verdict(
             outcome=Outcome.CRASHED, event=waiting_event(job), reason=action.reason, fault=True
         )
-    segment = job.segment
-    resumed = segment is not None and segment.resumed_from is not None
     return judge(
-        job,
-        action.view,
-        saved,
-        moved_for=tools.clock.now() - segment.started if segment is not None and resumed else None,
-        sigill=tools.policy.sigill,
+        job, action.view, saved, moved_for=_moved_for(tools, job), sigill=tools.policy.sigill
     )
+
+
+def _moved_for(tools: Tools, job: Job) -> timedelta | None:
+    """Return the time since the job came to another kind of processor; None if it did not."""
+    segment = job.segment
+    if segment is None or segment.resumed_from is None:
+        return None
+    there = job.machine
+    if there is not None and kind(there) == _kind_of(tools, segment.ref):
+        return None
+    return tools.clock.now() - segment.started
 
 
 def _prove_gone(tools: Tools, action: Settle) -> None:

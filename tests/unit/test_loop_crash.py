@@ -407,3 +407,24 @@ def test_logs_that_were_copied_meanwhile_are_nobodys_doing(stage: Stage, tmp_pat
 
     assert JobState.RUNNING is stage.state(job)
     assert (str(tmp_path / "second"),) == stage.engine.orders[-1].ignored
+
+
+def test_a_lost_node_takes_no_log_along_that_was_kept(stage: Stage) -> None:
+    """
+    As long as the job waits for a node its log is what was kept until its last checkpoint.
+    """
+    job = stage.submit("count")
+    stage.run(60)
+    kept = len(_log(stage, job))
+    for node in ("n1", "n2"):
+        if node != stage.node(job):
+            stage.observer.set_drained(NodeName(node), drained=True)
+    stage.engine.switch_off(_node(stage, job))
+    stage.run(stage.policy.silence.total_seconds() + 5)
+    stage.observer.set_gone(_node(stage, job), gone=True)
+    stage.run(5)
+
+    assert JobState.PARKED is stage.state(job)
+    log = _log(stage, job)
+    assert 25 <= len(log) <= kept
+    assert list(range(len(log))) == log

@@ -161,6 +161,21 @@ def test_an_illegal_instruction_of_the_job_is_its_own(stage: Stage) -> None:
     assert [JobState.FAILED] * 2 == [stage.state(job) for job in (fresh, moved)]
 
 
+def test_an_illegal_instruction_on_a_processor_like_before_is_the_jobs(stage: Stage) -> None:
+    """
+    Nothing about a move to the same kind of processor can have made it illegal.
+    """
+    job = stage.submit("count")
+    stage.run(5)
+    stage.claim(stage.node(job) or "", seconds=10)
+    stage.run(5)
+    assert 2 == len(stage.store.segments(job))
+    stage.engine.end(stage.engine.living(job)[0], 132)
+    stage.run(5)
+
+    assert JobState.FAILED is stage.state(job)
+
+
 def test_an_end_without_a_daemon_to_see_it_may_be_the_nodes(stage: Stage) -> None:
     """
     After a power cut under node and daemon Docker says 255 of what it did not see end.
