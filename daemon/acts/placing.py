@@ -71,9 +71,8 @@ def _logs_since(tools: Tools, job: Job) -> tuple[str, ...]:
     """Return where logs of the submitter's other jobs were copied to since the checkpoint."""
     if job.after_crash is None:
         return ()
-    ended = tools.store.ended_jobs(uid=job.spec.owner.uid, limit=1000)
-    since = [j for j in ended if job.saved is None or j.ended is None or j.ended >= job.saved]
-    return tuple(sorted({j.spec.output for j in since if j.spec.output is not None}))
+    since = job.saved or job.submitted
+    return tuple(sorted(tools.store.outputs(uid=job.spec.owner.uid, since=since)))
 
 
 def _placed(tools: Tools, job: Job, intent: IntentId | None, placed: Placed) -> None:

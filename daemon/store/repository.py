@@ -145,6 +145,15 @@ class Store:
             rows = session.exec(query.order_by(col(JobRow.ended).desc()).limit(limit)).all()
             return tuple(_read(session, row) for row in rows)
 
+    def outputs(self, *, uid: int, since: datetime) -> frozenset[str]:
+        """Return where the output of a user's jobs went that have ended since a moment."""
+        query = select(JobRow.spec).where(
+            JobRow.uid == uid, col(JobRow.ended) >= mapping.stamp(since)
+        )
+        with self._session() as session:
+            specs = [mapping.spec_from_text(text) for text in session.exec(query)]
+        return frozenset(spec.output for spec in specs if spec.output is not None)
+
     def segments(self, job_id: JobId) -> tuple[Segment, ...]:
         """Return the job's segments in order."""
         with self._session() as session:

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -420,3 +421,23 @@ def test_what_two_threads_record_is_both_remembered(
     found = store.job(job)
     assert found is not None
     assert (JobState.RUNNING, True) == (found.state, found.cancel_wanted)
+
+
+def test_outputs_are_those_of_the_users_jobs_that_ended_since(store: Store) -> None:
+    """
+    Neither those of before, nor of others, nor of jobs that still run.
+    """
+    soon, later = NOW + timedelta(seconds=5), NOW + timedelta(seconds=9)
+    for output, uid, ended in (
+        ("/early", 1000, NOW),
+        ("/late", 1000, later),
+        ("/others", 1001, later),
+        ("/runs", 1000, None),
+        (None, 1000, later),
+    ):
+        spec = replace(_spec(), output=output, owner=Owner(uid=uid, gid=uid))
+        job = store.submit(spec, now=NOW).id
+        if ended is not None:
+            store.record(Change(job=job, event=Event.CANCELLED), now=ended)
+
+    assert {"/late"} == store.outputs(uid=1000, since=soon)
