@@ -15,6 +15,7 @@ from daemon.clock import Clock
 from daemon.core.types import (
     PLACED,
     Claim,
+    Generation,
     JobId,
     Machine,
     NodeName,
@@ -68,6 +69,8 @@ class Observer:
         self._surveys = 0
         #: The jobs whose orders a node has refused in a row, and how often it paid for that.
         self._refusals: dict[NodeName, frozenset[JobId]] = {}
+        #: Which generation of a job could not be resumed, and how often.
+        self._not_resumed: dict[JobId, tuple[Generation | None, int]] = {}
         self._strikes: dict[NodeName, int] = {}
         self._work = Work(self._lock)
         self._notices = Notices(linger=watch.linger, lock=self._lock)
@@ -172,6 +175,19 @@ class Observer:
             before = self._refusals.get(node, frozenset())
             self._refusals[node] = before | {job}
             return before
+
+    def not_resumed(self, job: JobId, generation: Generation | None) -> int:
+        """Note that a generation could not be resumed; return how often since the start."""
+        with self._lock:
+            known, count = self._not_resumed.get(job, (generation, 0))
+            count = count + 1 if known == generation else 1
+            self._not_resumed[job] = (generation, count)
+            return count
+
+    def resumed(self, job: JobId) -> None:
+        """Note that the job runs: its generation is good."""
+        with self._lock:
+            self._not_resumed.pop(job, None)
 
     def accepted(self, node: NodeName) -> None:
         """Note that the node carried an order out: a row of refusals is over."""

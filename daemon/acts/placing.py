@@ -64,6 +64,7 @@ def place(tools: Tools, action: Place) -> None:
         refusing.refused(tools, job, intent, exc)
     else:
         tools.observer.accepted(action.node)
+        tools.observer.resumed(job.id)
         _placed(tools, job, intent, placed)
 
 

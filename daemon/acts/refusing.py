@@ -103,10 +103,14 @@ def _not_resumable(tools: Tools, job: Job, intent: IntentId | None, why: str) ->
     good = tools.engine.checkpoints(job.id)
     older = [c for c in good if job.generation is not None and c.generation < job.generation]
     damaged = all(checkpoint.generation != job.generation for checkpoint in good)
-    if older and (damaged or job.faults + 1 >= _TRIES):
+    tried = tools.observer.not_resumed(job.id, job.generation)
+    if older and (damaged or tried >= _TRIES):
         _fall_back(tools, job, intent, why, older[-1])
     else:
         _not_placed(tools, job, intent, why, fault=True)
+    if not damaged:
+        # It may be the node's fault as well: a canary will tell, and the next try is elsewhere.
+        _distrust(tools, job, why)
 
 
 def _fall_back(tools: Tools, job: Job, intent: IntentId | None, why: str, good: Checkpoint) -> None:

@@ -9,7 +9,7 @@ import pytest
 from daemon.core.history import Change
 from daemon.core.types import AfterCrash, CheckpointMode, JobId, JobState, NodeName, Outcome
 from daemon.desk.following import follow, log_of
-from migration.base import NotResumableError
+from migration.base import NodeUnfitError, NotResumableError
 from migration.fake import Program
 from tests.stage import Stage
 
@@ -372,6 +372,23 @@ def test_a_generation_that_fails_again_and_again_is_given_up(stage: Stage) -> No
 
     assert JobState.RUNNING is stage.state(job)
     assert older == stage.store.segments(job)[-1].resumed_from
+
+
+def test_other_faults_do_not_count_against_a_generation(stage: Stage) -> None:
+    """
+    It is given up for what it did itself, and the next try is on another node.
+    """
+    job = stage.submit("write", checkpoint_every=EVERY)
+    stage.run(700, step=5)
+    _, newest = stage.engine.generations(job)
+    for _ in range(2):
+        stage.engine.fail("place", NodeUnfitError("no room"))
+    stage.engine.fail("place", NotResumableError("CRIU cannot read it"))
+    stage.engine.kill(stage.engine.living(job)[0])
+    stage.run(120)
+
+    assert JobState.RUNNING is stage.state(job)
+    assert newest == stage.store.segments(job)[-1].resumed_from
 
 
 def test_the_proven_generation_outlives_the_one_that_was_given_up(stage: Stage) -> None:
