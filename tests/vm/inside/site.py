@@ -166,11 +166,10 @@ def remember(**facts: object) -> None:
     """Keep something for the next part, also over a reboot."""
     known = {**recall(), **facts}
     fresh = _STATE.with_suffix(".new")
-    with fresh.open("w") as sink:
-        json.dump(known, sink)
-        sink.flush()
-        os.fsync(sink.fileno())
+    fresh.write_text(json.dumps(known))
     fresh.rename(_STATE)
+    # The name, too, must be on the disk when the power is cut.
+    os.sync()
 
 
 def recall() -> dict[str, Any]:
