@@ -81,7 +81,7 @@ class Executor:
             self._carry_out(action)
         except EngineError as exc:
             _log.warning("action.failed", action=type(action).__name__, reason=str(exc))
-            self._pause(jobs_of(action))
+            self._pause(jobs_of(action), f"tried again: {exc}")
         except Exception:  # noqa: BLE001  a fault of ours must not end the thread in silence
             # The job stays as it is and the next look finds it.
             _log.exception("action.fault", action=repr(action))
@@ -93,12 +93,12 @@ class Executor:
             jobs = () if isinstance(action, Vacate) else jobs_of(action)
             self._tools.observer.end(jobs, _alone(action), looks)
 
-    def _pause(self, jobs: tuple[JobId, ...]) -> None:
+    def _pause(self, jobs: tuple[JobId, ...], why: str = "") -> None:
         """Leave the jobs alone for a while; where that cannot be written down, by waiting."""
         try:
             for job in jobs:
                 if self._tools.store.job(job) is not None:
-                    self._record(Change(job=job, pause=self._tools.retry))
+                    self._record(Change(job=job, reason=why, pause=self._tools.retry))
         except Exception:  # noqa: BLE001  the disk is full, or the like
             _log.exception("pause.not_recorded", jobs=jobs)
             self._tools.clock.wait(self._tools.retry.total_seconds())

@@ -965,3 +965,18 @@ def _vacation(stage: Stage, ref: SegmentRef, *, left: timedelta) -> Vacate:
 def _vacate(stage: Stage, ref: SegmentRef, *, left: timedelta) -> None:
     stage.executor.perform(_vacation(stage, ref, left=left))
     stage.quiet()
+
+
+def test_what_is_tried_again_is_told(stage: Stage) -> None:
+    """
+    A job that waits for an answer says for which.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    stage.engine.kill(stage.engine.living(job)[0])
+    stage.engine.fail("kill", EngineUnreachableError("n1 gives no answer"))
+    stage.look()
+
+    assert "n1 gives no answer" in stage.job(job).reason
+    stage.run(10)
+    assert stage.state(job) is JobState.RUNNING
