@@ -36,6 +36,8 @@ from migration.base import (
 from migration.fake import Program
 from tests.stage import Passed, Stage, await_condition
 
+pytestmark = pytest.mark.loop
+
 N1, N2 = NodeName("n1"), NodeName("n2")
 PROGRAMS: dict[tuple[str, ...], Program] = {
     ("count",): Program(),

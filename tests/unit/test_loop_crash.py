@@ -13,6 +13,8 @@ from migration.base import NodeUnfitError, NotResumableError
 from migration.fake import Program
 from tests.stage import Stage
 
+pytestmark = pytest.mark.loop
+
 EVERY = timedelta(seconds=300)
 PROGRAMS: dict[tuple[str, ...], Program] = {
     ("count",): Program(),

@@ -18,6 +18,8 @@ from migration.fake import Program
 from migration.nodes import Step
 from tests.stage import FakeProber, Stage
 
+pytestmark = pytest.mark.loop
+
 ADA = Caller(uid=1000, gid=1000, pid=1, name="ada", groups=(), is_admin=False)
 ROOT = Caller(uid=0, gid=0, pid=1, name="root", groups=(), is_admin=True)
 COUNT = JobRequest(image="img:1", command=("count",))

@@ -13,6 +13,8 @@ from migration.base import NodeUnfitError
 from migration.fake import Program
 from tests.stage import MACHINE, Stage
 
+pytestmark = pytest.mark.loop
+
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
 PROGRAMS: dict[tuple[str, ...], Program] = {("count",): Program()}
 RICH = replace(MACHINE, cpu=MACHINE.cpu | {"avx512f"})

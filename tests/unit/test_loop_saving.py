@@ -24,6 +24,8 @@ from migration.base import EngineUnreachableError, NotSavedError
 from migration.fake import Program
 from tests.stage import Stage
 
+pytestmark = pytest.mark.loop
+
 PROGRAMS: dict[tuple[str, ...], Program] = {
     ("count",): Program(dump_seconds=2.0),
     ("short",): Program(seconds=40),
