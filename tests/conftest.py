@@ -13,7 +13,7 @@ settings.register_profile(
     "stopgap",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=1000 if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else 50,
+    max_examples=1000 if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else 25,
 )
 settings.load_profile("stopgap")
 
