@@ -37,7 +37,7 @@ lint: $(VENV)/installed ## Check style, types and layers
 	@$(VENV)/bin/lint-imports --no-cache
 
 check: lint ## Check everything that needs neither root nor real parts
-	@PYTEST_DEBUG_TEMPROOT=$(wildcard /dev/shm) $(run) -m pytest -q -n auto -m "not bed and not loop and not slow"
+	@STOPGAP_QUICK=1 PYTEST_DEBUG_TEMPROOT=$(wildcard /dev/shm) $(run) -m pytest -q -n auto -m "not bed and not loop and not slow"
 
 test: setup ## Check everything, on real parts
 	@$(run) -m pytest -q

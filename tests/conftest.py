@@ -8,12 +8,16 @@ from hypothesis import HealthCheck, settings
 
 from tests.testbed import Bed, missing
 
+# Examples of a property: few where somebody waits for the answer, many on demand.
+_EXAMPLES = 25 if os.environ.get("STOPGAP_QUICK") == "1" else 100
+if os.environ.get("STOPGAP_EXHAUSTIVE") == "1":
+    _EXAMPLES = 1000
 # How long an example takes says more about the machine's other work than about the code.
 settings.register_profile(
     "stopgap",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=1000 if os.environ.get("STOPGAP_EXHAUSTIVE") == "1" else 25,
+    max_examples=_EXAMPLES,
 )
 settings.load_profile("stopgap")
 
