@@ -7,15 +7,24 @@ from pathlib import Path
 import pytest
 
 from daemon.core.history import Change
-from daemon.core.types import AfterCrash, CheckpointMode, JobId, JobState, NodeName, Outcome
+from daemon.core.types import (
+    AfterCrash,
+    CheckpointMode,
+    Generation,
+    JobId,
+    JobState,
+    NodeName,
+    Outcome,
+)
 from daemon.desk.following import follow, log_of
-from migration.base import NodeUnfitError, NotResumableError
+from migration.base import EngineError, NodeUnfitError, NotResumableError
 from migration.fake import Program
 from tests.stage import Stage
 
 pytestmark = pytest.mark.loop
 
 EVERY = timedelta(seconds=300)
+UNREADABLE = NotResumableError("CRIU cannot read it")
 PROGRAMS: dict[tuple[str, ...], Program] = {
     ("count",): Program(),
     ("write",): Program(writes=True),
@@ -360,51 +369,49 @@ def test_a_damaged_generation_is_not_the_last_word(stage: Stage) -> None:
     assert list(range(len(written))) == written
 
 
+def _with_two_generations(stage: Stage) -> tuple[JobId, Generation, Generation]:
+    """Return a job that runs and was saved twice, with both generations."""
+    job = stage.submit("write", checkpoint_every=EVERY)
+    stage.run(700, step=5)
+    older, newest = stage.engine.generations(job)
+    return job, older, newest
+
+
+def _crash_and_refuse(stage: Stage, job: JobId, *refusals: EngineError) -> Generation | None:
+    """Kill the job, refuse to have it go on, and return what it goes on from in the end."""
+    for refusal in refusals:
+        stage.engine.fail("place", refusal)
+    stage.engine.kill(stage.engine.living(job)[0])
+    stage.run(120)
+    assert JobState.RUNNING is stage.state(job)
+    return stage.store.segments(job)[-1].resumed_from
+
+
 def test_a_generation_that_fails_again_and_again_is_given_up(stage: Stage) -> None:
     """
     A generation may be whole and yet no good.
     """
-    job = stage.submit("write", checkpoint_every=EVERY)
-    stage.run(700, step=5)
-    older, _ = stage.engine.generations(job)
-    for _ in range(3):
-        stage.engine.fail("place", NotResumableError("CRIU cannot read it"))
-    stage.engine.kill(stage.engine.living(job)[0])
-    stage.run(60)
+    job, older, _ = _with_two_generations(stage)
 
-    assert JobState.RUNNING is stage.state(job)
-    assert older == stage.store.segments(job)[-1].resumed_from
+    assert older == _crash_and_refuse(stage, job, *[UNREADABLE] * 3)
 
 
 def test_other_faults_do_not_count_against_a_generation(stage: Stage) -> None:
     """
     It is given up for what it did itself, and the next try is on another node.
     """
-    job = stage.submit("write", checkpoint_every=EVERY)
-    stage.run(700, step=5)
-    _, newest = stage.engine.generations(job)
-    for _ in range(2):
-        stage.engine.fail("place", NodeUnfitError("no room"))
-    stage.engine.fail("place", NotResumableError("CRIU cannot read it"))
-    stage.engine.kill(stage.engine.living(job)[0])
-    stage.run(120)
+    job, _, newest = _with_two_generations(stage)
+    no_room = NodeUnfitError("no room")
 
-    assert JobState.RUNNING is stage.state(job)
-    assert newest == stage.store.segments(job)[-1].resumed_from
+    assert newest == _crash_and_refuse(stage, job, no_room, no_room, UNREADABLE)
 
 
 def test_the_proven_generation_outlives_the_one_that_was_given_up(stage: Stage) -> None:
     """
     If the next checkpoint is no good either, there is still the one that the job came from.
     """
-    job = stage.submit("write", checkpoint_every=EVERY)
-    stage.run(700, step=5)
-    older, _ = stage.engine.generations(job)
-    for _ in range(3):
-        stage.engine.fail("place", NotResumableError("CRIU cannot read it"))
-    stage.engine.kill(stage.engine.living(job)[0])
-    stage.run(60)
-    assert older == stage.store.segments(job)[-1].resumed_from
+    job, older, _ = _with_two_generations(stage)
+    assert older == _crash_and_refuse(stage, job, *[UNREADABLE] * 3)
     stage.run(330, step=5)
 
     assert stage.job(job).generation != older
