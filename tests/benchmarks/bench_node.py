@@ -19,7 +19,6 @@ from typing import Any
 from daemon.core.types import JobId
 from tests.benchmarks.bench_move import Mover
 from tests.contract.test_engine_docker import DockerBench
-from tests.testbed import Bed
 
 JOBS = 8
 JOB_MIB = 256
@@ -93,11 +92,9 @@ def kept(bench: DockerBench, mib: int, rounds: int) -> dict[str, Any]:
 
 def run(rounds: int = 3) -> dict[str, Any]:
     """Measure on a bed of its own."""
-    with Bed.start(nodes=2) as bed:
-        bench = DockerBench(bed)
-        bench.set_up()
+    with DockerBench.started() as bench:
         return {
-            "node": whole_node(bench, bed.checkpoints, rounds),
+            "node": whole_node(bench, bench.checkpoints, rounds),
             "kept": [kept(bench, mib, rounds) for mib in KEPT_MIB],
         }
 

@@ -4,8 +4,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -84,6 +86,20 @@ class DockerBench:
         self.engine = DockerEngine(self.access, self.site, self.keys, self.store, self.clock)
         self._job = job_numbers()
         self._used: list[JobId] = []
+
+    @classmethod
+    @contextmanager
+    def started(cls) -> Iterator[Self]:
+        """Start a bed of two nodes and set them up; it ends with the block."""
+        with Bed.start(nodes=2) as bed:
+            bench = cls(bed)
+            bench.set_up()
+            yield bench
+            bench.access.close()
+
+    @property
+    def checkpoints(self) -> Path:
+        return self._bed.checkpoints
 
     def set_up(self) -> None:
         """Place and register the shim."""
@@ -164,11 +180,8 @@ class DockerBench:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[DockerBench]:
-    with Bed.start(nodes=2) as bed:
-        bench = DockerBench(bed)
-        bench.set_up()
+    with DockerBench.started() as bench:
         yield bench
-        bench.access.close()
 
 
 class TestDockerEngine(EngineContract, KeepingContract):

@@ -11,18 +11,14 @@ from daemon.core.types import Generation
 from migration.base import EngineUnreachableError, StartOrder
 from tests.contract.engine_bench import Act, Bench, census_of, lines, next_order, printed_by
 from tests.contract.test_engine_docker import COMMANDS, DockerBench
-from tests.testbed import Bed
 
 pytestmark = pytest.mark.bed
 
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[DockerBench]:
-    with Bed.start(nodes=2) as bed:
-        bench = DockerBench(bed)
-        bench.set_up()
+    with DockerBench.started() as bench:
         yield bench
-        bench.access.close()
 
 
 @pytest.fixture
