@@ -285,6 +285,9 @@ class Engine(Protocol):
 
         ``until`` is the time of a checkpoint of the segment: what was printed after it is left
         out, for the segment that is resumed from it will print it again.
+
+        Raises:
+            EngineError: with ``until``, there is no container any more to tell it.
         """
 
     def remove(self, ref: SegmentRef) -> None:

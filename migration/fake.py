@@ -22,6 +22,7 @@ from migration.base import (
     Census,
     CgroupCensus,
     ChangedFilesError,
+    EngineError,
     Kept,
     NodeUnfitError,
     NotResumableError,
@@ -145,6 +146,8 @@ class FakeEngine(Breakable):
         while True:
             with self._call("logs", ref.node) as here:
                 segment = here.segments.get(ref)
+                if segment is None and until is not None:
+                    raise EngineError(f"there is no container {container_name(ref)}")
                 text = segment.printed(last) if segment else b""
                 over = segment is None or not segment.alive or not follow
                 pause = segment.program.line_seconds if segment else 0.0

@@ -17,12 +17,15 @@ def printed(
     Yield what is there now, without its first bytes; nothing when there is no container.
 
     ``until`` is a moment of the node's clock, at which the job stood still.
+
+    Raises:
+        EngineSaidError: there is no container, and so nobody knows what it had printed by then.
     """
     limit = {} if until is None else {"until": f"{until.timestamp():.6f}"}
     try:
         yield from _skipping(_read(docker, container, silence=None, follow=0, **limit), skip)
     except EngineSaidError as exc:
-        if exc.status != 404:
+        if exc.status != 404 or until is not None:
             raise
 
 

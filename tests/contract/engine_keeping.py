@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from daemon.core.types import AfterCrash, CheckpointKind, Phase
-from migration.base import ChangedFilesError, NotSavedError
+from migration.base import ChangedFilesError, EngineError, NotSavedError
 from tests.contract.engine_bench import (
     Act,
     Bench,
@@ -58,6 +58,18 @@ class KeepingContract:
         log = b"".join(bench.engine.logs(order.ref, until=kept.time))
         log += b"".join(bench.engine.logs(later.ref))
         assert lines(0, log.count(b"\n")) == log
+
+    def test_nobody_can_tell_what_a_lost_container_had_printed_by_then(self, bench: Bench) -> None:
+        """An empty log would pass for one; without a moment nothing is what there is."""
+        order = bench.order(Act.COUNT, bench.here)
+        bench.engine.place(order)
+        kept = bench.engine.save(order.ref, deadline_seconds=60).checkpoint
+        bench.engine.kill(order.ref)
+        bench.engine.remove(order.ref)
+
+        assert [] == list(bench.engine.logs(order.ref))
+        with pytest.raises(EngineError):
+            list(bench.engine.logs(order.ref, until=kept.time))
 
     def test_an_eviction_after_a_save_is_an_end(self, bench: Bench) -> None:
         """The next checkpoint is another one, newer, and its segment is gone."""
