@@ -54,7 +54,16 @@ print("out end", flush=True)
 """
 
 #: The same with something to carry along in its writable layer.
-LADEN = 'import os; open("/ballast", "wb").write(os.urandom(64 << 20))\n' + STEADY
+_LOAD = """
+import os
+with open("/ballast", "wb") as ballast:
+    for _ in range({mib}):
+        ballast.write(os.urandom(1 << 20))
+"""
+LADEN = _LOAD.format(mib=64) + STEADY
+
+#: The same with so much of it that a checkpoint takes a while.
+HEAVY = _LOAD.format(mib=400) + STEADY
 
 #: Cannot be saved: it has a child that it traces, and CRIU must trace that itself.
 TRACER = """
