@@ -91,7 +91,8 @@ class Executor:
             looks = [node] if node is not None else []
             # An eviction lets go of each job as soon as that one is saved.
             jobs = () if isinstance(action, Vacate) else jobs_of(action)
-            self._tools.observer.end(jobs, _alone(action), looks)
+            saving = isinstance(action, Save)
+            self._tools.observer.end(jobs, _alone(action), looks, saving=saving)
 
     def _pause(self, jobs: tuple[JobId, ...], why: str = "") -> None:
         """Leave the jobs alone for a while; where that cannot be written down, by waiting."""

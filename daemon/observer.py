@@ -234,9 +234,16 @@ class Observer:
         """Note that an action is under way; ``node`` when it needs the node for itself."""
         self._work.begin(jobs, node, saving=saving)
 
-    def end(self, jobs: Iterable[JobId], node: NodeName | None, looks: Iterable[NodeName]) -> None:
+    def end(
+        self,
+        jobs: Iterable[JobId],
+        node: NodeName | None,
+        looks: Iterable[NodeName],
+        *,
+        saving: bool = False,
+    ) -> None:
         """Note that it is over: what was seen of these jobs before is worth nothing now."""
-        self._work.end(jobs, node)
+        self._work.end(jobs, node, saving=saving)
         self._engines.ask(looks, eager=True)
         self._wake()
 

@@ -1,5 +1,6 @@
 """Saving a job that goes on: what is found out about it, and what a crash will fall back to."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -64,6 +65,7 @@ def _kept(
     change = Change(
         job=job.id,
         event=Event.KEPT,
+        about=ref,
         checkpoint=checkpoint,
         stood_still=timedelta(seconds=kept.freeze_seconds),
         reason=f"runs on {ref.node}; its {kind.value} checkpoint is "
@@ -117,14 +119,14 @@ def _not_kept(
         _log.warning("job.not_kept", job=job.id, node=ref.node, reason=why)
         if not _is_the_jobs(why):
             reason = f"runs on {ref.node}; not saved: {why}"
-            change = Change(job=job.id, event=Event.NOT_KEPT, stood_still=cost, reason=reason)
+            change = replace(change, event=Event.NOT_KEPT, about=ref, reason=reason)
         else:
             # Said once: it is tried again and again.
             told = (job.movable, job.movable_why) == (Movable.NO, why)
-            change = Change(
-                job=job.id,
+            change = replace(
+                change,
                 event=None if told else Event.NOT_KEPT,
-                stood_still=cost,
+                about=ref,
                 movable=Movable.NO,
                 movable_why=why,
                 reason=f"runs on {ref.node}; cannot be moved: {why}",

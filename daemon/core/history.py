@@ -15,6 +15,7 @@ from daemon.core.types import (
     Movable,
     Outcome,
     Segment,
+    SegmentRef,
 )
 
 
@@ -25,6 +26,8 @@ class Change:
     job: JobId
     event: Event | None = None
     reason: str = ""
+    #: Event and reason count only as long as this segment is the newest and has not ended.
+    about: SegmentRef | None = None
     #: A segment begins with this change.
     opened: Segment | None = None
     #: The newest segment ended so.
@@ -58,6 +61,16 @@ class Change:
     pause: timedelta | None = None
     cancel_wanted: bool | None = None
     hold_wanted: bool | None = None
+
+
+def timely(job: Job, change: Change) -> Change:
+    """Return what the change means for a job that may have gone on since it came about."""
+    segment = job.segment
+    if change.about is None or (
+        segment is not None and segment.ref == change.about and segment.ended is None
+    ):
+        return change
+    return replace(change, event=None, reason="")
 
 
 def apply(

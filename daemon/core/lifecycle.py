@@ -60,13 +60,15 @@ def _table() -> dict[tuple[JobState, Event], JobState]:
         (S.STARTING, E.PLACED): S.RUNNING,
         (S.RESUMING, E.PLACED): S.RUNNING,
         (S.RUNNING, E.EVICT): S.EVICTING,
-        (S.RUNNING, E.KEPT): S.RUNNING,
-        (S.RUNNING, E.NOT_KEPT): S.RUNNING,
         (S.EVICTING, E.THAWED): S.RUNNING,
         (S.QUEUED, E.HOLD): S.HELD,
         (S.PARKED, E.HOLD): S.HELD,
         (S.UNREACHABLE, E.ANSWERED): S.RUNNING,
     }
+    for state in (S.RUNNING, S.EVICTING, S.UNREACHABLE):
+        # Its node may have been claimed, or have fallen silent, meanwhile.
+        table[state, E.KEPT] = state
+        table[state, E.NOT_KEPT] = state
     # Whatever became of a segment, its job waits with or without a checkpoint.
     for state in (*PLACED, S.HELD):
         table[state, E.PARK] = S.PARKED

@@ -89,9 +89,9 @@ class _Placed:
         return self.engine is not None and self.engine.reachable
 
 
-def _placed(snapshot: Snapshot) -> Iterator[_Placed]:
+def _placed(snapshot: Snapshot, busy: frozenset[JobId]) -> Iterator[_Placed]:
     for job in snapshot.jobs:
-        if job.state not in PLACED or job.id in snapshot.busy_jobs or job.segment is None:
+        if job.state not in PLACED or job.id in busy or job.segment is None:
             continue
         engine = snapshot.engines.get(job.segment.node)
         views = engine.segments if engine is not None else ()
@@ -103,7 +103,7 @@ def _settlements(
     snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
 ) -> Iterator[Action]:
     """Bring what we believe into line with what the engines say."""
-    for placed in _placed(snapshot):
+    for placed in _placed(snapshot, snapshot.busy_jobs):
         job, segment = placed.job, placed.job.segment
         if segment is None:
             continue
@@ -157,7 +157,8 @@ def _vacations(
 ) -> Iterator[Action]:
     """One action per node: the first step of every eviction freezes all its jobs at once."""
     live: dict[NodeName, list[Job]] = {}
-    for placed in _placed(snapshot):
+    # Whoever wants a node does not wait for a checkpoint that was to leave its job there.
+    for placed in _placed(snapshot, snapshot.busy_jobs - snapshot.saving):
         job, view = placed.job, placed.view
         if not placed.answered or view is None or view.phase not in {Phase.RUNNING, Phase.FROZEN}:
             continue
@@ -207,7 +208,7 @@ def _due(job: Job, want: Want, now: datetime) -> bool:
 
 def _stops(snapshot: Snapshot) -> Iterator[Stop]:
     """End jobs on nodes: by request, or by a limit that their submitters set."""
-    for placed in _placed(snapshot):
+    for placed in _placed(snapshot, snapshot.busy_jobs):
         job, segment = placed.job, placed.job.segment
         if segment is None or not placed.answered or _rests(job, snapshot.now):
             continue

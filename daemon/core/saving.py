@@ -80,7 +80,8 @@ def saves(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> I
             yield Save(
                 ref=job.segment.ref,
                 kind=CheckpointKind.TRIAL if is_trial(job) else CheckpointKind.PERIODIC,
-                # If its node is claimed meanwhile, an eviction has the other half of its time.
+                # If its node is claimed meanwhile and that comes to nothing, an eviction has
+                # the other half of its time.
                 deadline=snapshot.now + policy.vacate / 2,
                 reason=f"due for {late:.0f} s",
             )

@@ -400,6 +400,6 @@ class Snapshot:
     busy_nodes: frozenset[NodeName] = frozenset()
     #: Segments that have ended and whose containers are being removed.
     leaving: frozenset[SegmentRef] = frozenset()
-    #: Jobs that are being saved while they run.
+    #: Of these jobs, those that are being saved and are to go on: an eviction may come first.
     saving: frozenset[JobId] = frozenset()
     losses: Losses = Losses()

@@ -22,7 +22,7 @@ class Work:
         self._turn = 0
         self._jobs: dict[JobId, int] = {}
         self._nodes: dict[NodeName, int] = {}
-        #: Of the jobs, those that are being saved and go on.
+        #: Of the jobs, those that are being saved and are to go on.
         self._saving: set[JobId] = set()
         #: When the last action on a job was over.
         self._touched: dict[JobId, int] = {}
@@ -52,12 +52,13 @@ class Work:
             if node is not None:
                 self._nodes[node] = self._nodes.get(node, 0) + 1
 
-    def end(self, jobs: Iterable[JobId], node: NodeName | None) -> None:
+    def end(self, jobs: Iterable[JobId], node: NodeName | None, *, saving: bool = False) -> None:
         """Note that it is over."""
         with self._lock:
             for job in jobs:
                 self._touched[job] = self.turn()
-                self._saving.discard(job)
+                if saving:
+                    self._saving.discard(job)
                 self._jobs[job] = self._jobs.get(job, 1) - 1
                 if self._jobs[job] <= 0:
                     del self._jobs[job]
@@ -87,8 +88,8 @@ class Work:
         return frozenset(self._jobs) | frozenset(unseen)
 
     def saving(self) -> frozenset[JobId]:
-        """Return the jobs that are being saved and go on."""
-        return frozenset(self._saving)
+        """Return the jobs that are being saved, are to go on, and are left alone otherwise."""
+        return frozenset(job for job in self._saving if self._jobs[job] == 1)
 
     def nodes(self) -> frozenset[NodeName]:
         """Return the nodes that an action needs for itself."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlmodel import Session, col, select
 
-from daemon.core.history import Change, apply
+from daemon.core.history import Change, apply, timely
 from daemon.core.policy import Policy
 from daemon.core.types import (
     TERMINAL,
@@ -205,6 +205,7 @@ class Store:
                 if row is None:
                     raise StoreError(f"there is no job {change.job}")
                 before = self._live.get(change.job) or _read(session, row)
+                change = timely(before, change)
                 previous = _previous(session, before)
                 job = apply(before, change, now=now, policy=self._policy, previous=previous)
                 session.add(mapping.write_job(row, job))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.life import Watcher, lives
-from tests.integration.service_jobs import TRACER, Steady
+from tests.integration.service_jobs import HEAVY, TRACER, Steady
 from tests.integration.service_kit import QUICK, Service, story
 from tests.testbed import wait_until
 
@@ -86,6 +86,28 @@ def test_saved_job_is_evicted_as_any_other(service: Service) -> None:
 
     found = service.job(job.job)
     assert 0 == found["lost_seconds"], story(found)
+    kinds = {c["generation"]: c["kind"] for c in found["checkpoints"]}
+    assert "evict" == kinds[found["segments"][1]["resumed_from"]]
+
+
+def test_claim_does_not_wait_for_a_job_that_is_saved(service: Service) -> None:
+    """
+    Its node is vacated at once, by the same dump if it comes in time, and nothing is lost.
+    """
+    with Watcher.watching(service.bed):
+        job = Steady(service, "overtaken", HEAVY)
+        pages = service.store_of(job.job) / "1" / "images" / "pages-1.img"
+        wait_until(pages.exists, 60, "the trial to begin", every=0.001)
+        node = str(service.job(job.job)["node"])
+        service.api.vacate(node, 60)
+        service.wait_node(job.job, other_than=node)
+        job.wait_progress()
+        job.finish()
+
+    found = service.job(job.job)
+    assert (0, 1) == (found["lost_seconds"], found["evictions"]), story(found)
+    counted = job.counted()
+    assert list(range(len(counted))) == counted
     kinds = {c["generation"]: c["kind"] for c in found["checkpoints"]}
     assert "evict" == kinds[found["segments"][1]["resumed_from"]]
 

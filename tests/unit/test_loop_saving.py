@@ -1,13 +1,15 @@
 """Jobs that are saved and go on: once for trial, then periodically, never in anybody's way."""
 
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from daemon.core.actions import Save
+from daemon.core.actions import Save, Vacate
 from daemon.core.plan import plan
 from daemon.core.policy import Policy
 from daemon.core.types import (
@@ -22,7 +24,7 @@ from daemon.core.types import (
 )
 from migration.base import EngineUnreachableError, NotSavedError
 from migration.fake import Program
-from tests.stage import Stage
+from tests.stage import Stage, await_condition
 
 pytestmark = pytest.mark.loop
 
@@ -180,6 +182,59 @@ def test_news_that_stop_a_save_put_it_off(stage: Stage) -> None:
 
     assert [] == _kinds(stage, job)
     assert stage.clock.now() + stage.tools.retry == stage.job(job).not_before
+
+
+@dataclass
+class HeldSave:
+    """A save that is under way for as long as a test likes."""
+
+    stage: Stage
+    #: The save goes through when its job's eviction begins its own checkpoint.
+    first: bool
+    begun: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, verb: str, _node: NodeName) -> None:
+        if verb == "save":
+            self.begun.set()
+            self.over.wait(20)
+        elif verb == "checkpoint" and self.first:
+            self.over.set()
+            await_condition(lambda: "save" not in self.open_intents())
+
+    def open_intents(self) -> list[str]:
+        return [intent.action for intent in self.stage.store.unfinished()]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["eviction first", "save first"])
+def test_a_claim_does_not_wait_for_a_save(stage: Stage, first: bool) -> None:
+    """
+    The node's jobs are evicted at once; whoever comes second finds the other's outcome.
+    """
+    job = stage.submit("count")
+    stage.settle()
+    node = stage.node(job) or ""
+    save = stage.engine.before = HeldSave(stage, first)
+    stage.clock.wait(31)
+    stage.observer.survey()
+    stage.quiet()
+    stage.controller.tick()
+    save.begun.wait(20)
+
+    stage.claim(node)
+    stage.observer.ask_batch()
+    await_condition(lambda: any(isinstance(a, Vacate) for a in stage.controller.tick()))
+    await_condition(lambda: stage.state(job) is JobState.PARKED)
+    save.over.set()
+    stage.settle()
+
+    assert JobState.RUNNING is stage.state(job)
+    assert node != stage.node(job)
+    assert 1 == len(stage.engine.living(job))
+    assert (1, timedelta()) == (stage.job(job).evictions, stage.job(job).lost)
+    kinds = [CheckpointKind.TRIAL] * first + [CheckpointKind.EVICTION]
+    assert kinds == _kinds(stage, job)
+    assert [] == save.open_intents()
 
 
 def test_an_eviction_tells_that_a_job_can_be_moved(stage: Stage) -> None:

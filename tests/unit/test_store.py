@@ -223,6 +223,31 @@ def test_old_history_is_forgotten(store: Store) -> None:
     assert intent in [found.id for found in store.unfinished()]
 
 
+def test_what_is_told_too_late_changes_no_state(store: Store) -> None:
+    """
+    A checkpoint that was to leave its job running is known, though the job was evicted first.
+    """
+    job = _evicted_once(store)
+    before = store.job(job)
+    assert before is not None
+    assert before.segment is not None
+    late = Checkpoint(
+        job=job,
+        generation=Generation(2),
+        epoch=Epoch(1),
+        time=NOW,
+        size_bytes=5,
+        seconds=0.5,
+        kind=CheckpointKind.PERIODIC,
+    )
+    about = before.segment.ref
+    change = Change(job=job, event=Event.KEPT, about=about, checkpoint=late, reason="runs on")
+    after, _ = store.record(change, now=NOW)
+
+    assert (JobState.PARKED, before.reason) == (after.state, after.reason)
+    assert [1, 2] == [found.generation for found in store.checkpoints(job)]
+
+
 def test_records_of_replaced_checkpoints_are_forgotten(store: Store) -> None:
     """
     Those that a job was resumed from, and those that it may fall back to, stay.
