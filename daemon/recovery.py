@@ -7,6 +7,8 @@ way to decide, and a crash during the recovery is nothing special.  Jobs that ha
 in no plan any more: what was to be done after their end is done here.
 """
 
+from datetime import datetime
+
 import structlog
 
 from daemon.acts import ending
@@ -28,6 +30,17 @@ def recover(tools: Tools) -> int:
             tools.store.finish(intent.id, now=tools.clock.now(), note=note)
     tools.observer.survey(sorted({intent.node for intent in left if intent.node is not None}))
     return len(left)
+
+
+def clear_late(tools: Tools, *, before: datetime) -> None:
+    """
+    Delete what ended jobs have left, where that could not be done at a moment before.
+
+    Their output is not written again: by now it is its owner's.
+    """
+    for intent in tools.store.unfinished():
+        if intent.action == ending.FINISH and intent.begun < before:
+            ending.clear(tools, intent.job, intent.id)
 
 
 def _finish(tools: Tools, intent: Intent) -> None:

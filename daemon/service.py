@@ -28,7 +28,7 @@ from daemon.desk.hooks import HookGuard
 from daemon.desk.pulse import Pulse
 from daemon.executor import Executor
 from daemon.observer import Observer, Watch
-from daemon.recovery import recover
+from daemon.recovery import clear_late, recover
 from daemon.selection import selector
 from daemon.store import Store, StoreError
 from daemon.store.spool import Spool
@@ -47,6 +47,8 @@ _log = structlog.get_logger(__name__)
 _TICK_SECONDS = 1.0
 #: What is forgotten after months need not go to the minute.
 _PRUNE_SECONDS = 6 * 3600.0
+#: Between two tries to delete what ended jobs have left: the checkpoints were out of reach.
+_CLEAR = timedelta(minutes=10)
 
 
 class StartError(Exception):
@@ -156,7 +158,7 @@ class Service:
         self._observer = self._eyes(adapter, engine, store)
         stack.callback(self._observer.close)
         self._pulse.watch(self._observer)
-        tools = Tools(
+        self._tools = tools = Tools(
             store=store,
             spool=Spool(config.daemon.state_dir),
             engine=engine,
@@ -224,6 +226,7 @@ class Service:
         seconds = self._config.engine.poll_seconds
         scheduler.add_job(self._observer.survey, "interval", seconds=seconds, **once)
         scheduler.add_job(self._prune, "interval", seconds=_PRUNE_SECONDS, **once)
+        scheduler.add_job(self._clear, "interval", seconds=_CLEAR.total_seconds(), **once)
         self._observer.ask_batch()
         self._observer.survey()
         self._prune()
@@ -263,6 +266,12 @@ class Service:
             _log.exception("history.not_pruned")
         else:
             _log.info("history.pruned", events=events)
+
+    def _clear(self) -> None:
+        try:
+            clear_late(self._tools, before=self._clock.now() - _CLEAR)
+        except Exception:  # noqa: BLE001  the disk is full, or the like: there is another turn
+            _log.exception("ended.not_cleared")
 
     def _read_policy(self) -> None:
         try:

@@ -30,6 +30,8 @@ class Breakable:
         self._disk = VirtualDisk()
         self._survivors: set[SegmentRef] = set()
         self._faults: list[_Fault] = []
+        #: The checkpoints are out of sight, as on a file system that is not mounted.
+        self.hidden = False
         #: Every order that came through, oldest first.
         self.orders: list[StartOrder] = []
         #: Called with verb and node before each call, outside all locks; may block or raise.
@@ -112,6 +114,13 @@ class Breakable:
         for segment in here.segments.values():
             segment.advance(now)
         return here
+
+    @contextmanager
+    def _stored(self) -> Iterator[VirtualDisk]:
+        with self._lock:
+            if self.hidden:
+                raise EngineUnreachableError("the checkpoints are out of sight")
+            yield self._disk
 
     @contextmanager
     def _call(self, verb: str, node: NodeName) -> Iterator[VirtualNode]:

@@ -115,12 +115,12 @@ class FakeEngine(Breakable):
             return Kept(checkpoint=checkpoint, freeze_seconds=checkpoint.seconds)
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
-        with self._lock:
+        with self._stored():
             return self._settled(ref)
 
     def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
-        with self._lock:
-            return self._disk.all_of(job)
+        with self._stored() as disk:
+            return disk.all_of(job)
 
     def signal(self, ref: SegmentRef, signal: int) -> None:
         with self._call("signal", ref.node) as here:
@@ -172,8 +172,8 @@ class FakeEngine(Breakable):
             return Census(boot_id=f"{node}-boot-{here.boot}", segments=found)
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
-        with self._lock:
-            self._disk.forget(job, keep)
+        with self._stored() as disk:
+            disk.forget(job, keep)
 
     # Below: how it is done.
 

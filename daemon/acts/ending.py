@@ -229,11 +229,16 @@ def finish(tools: Tools, job: Job, intent: IntentId) -> None:
     Whatever comes in between, the next daemon finds the intent and does it again.
     """
     _write_output(tools, job)
-    tools.spool.drop_env(job.id)
+    clear(tools, job.id, intent)
+
+
+def clear(tools: Tools, job: JobId, intent: IntentId) -> None:
+    """Delete what only a live job needs; where that fails the intent stays for another try."""
+    tools.spool.drop_env(job)
     try:
-        tools.engine.forget(job.id)
+        tools.engine.forget(job)
     except EngineError as exc:
-        _log.warning("checkpoints.not_removed", job=job.id, reason=str(exc))
+        _log.warning("checkpoints.not_removed", job=job, reason=str(exc))
         return
     tools.store.finish(intent, now=tools.clock.now(), note="")
 

@@ -256,6 +256,7 @@ def intent_from_row(row: IntentRow) -> Intent:
         action=row.action,
         node=None if row.node is None else NodeName(row.node),
         epoch=None if row.epoch is None else Epoch(row.epoch),
+        begun=moment(row.begun),
     )
 
 

@@ -28,6 +28,7 @@ class Intent:
     action: str
     node: NodeName | None
     epoch: Epoch | None
+    begun: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from daemon.core.types import (
     SegmentView,
 )
 from daemon.desk.following import log_of
+from daemon.recovery import clear_late
 from migration.base import (
     EngineUnreachableError,
     NodeUnfitError,
@@ -982,3 +983,25 @@ def test_what_is_tried_again_is_told(stage: Stage) -> None:
     assert "n1 gives no answer" in stage.job(job).reason
     stage.run(10)
     assert stage.state(job) is JobState.RUNNING
+
+
+def test_what_an_ended_job_has_left_is_deleted_later(stage: Stage) -> None:
+    """
+    Its checkpoints are memory, so secrets: that they were out of reach at its end is no excuse.
+    """
+    job = stage.submit("short")
+    stage.settle()
+    stage.claim(stage.node(job) or "", seconds=5)
+    stage.settle()
+    stage.engine.hidden = True
+    stage.store.record(Change(job=job, cancel_wanted=True), now=stage.clock.now())
+    stage.settle()
+    assert JobState.CANCELLED is stage.state(job)
+    stage.engine.hidden = False
+    assert (1,) == stage.engine.generations(job)
+
+    stage.clock.wait(600)
+    clear_late(stage.tools, before=stage.clock.now() - timedelta(seconds=300))
+
+    assert () == stage.engine.generations(job)
+    assert () == stage.store.unfinished()
