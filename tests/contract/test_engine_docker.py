@@ -56,6 +56,8 @@ COMMANDS = {
     Act.HOG: ("dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"),
 }
 _SECONDS = 20.0
+#: The machine's own engine (20.10 on Debian 12), 26 and 28.
+RELEASES = ("", "trixie", "unstable")
 
 
 class DockerBench:
@@ -89,9 +91,15 @@ class DockerBench:
 
     @classmethod
     @contextmanager
-    def started(cls) -> Iterator[Self]:
-        """Start a bed of two nodes and set them up; it ends with the block."""
-        with Bed.start(nodes=2) as bed:
+    def started(cls, release: str = "") -> Iterator[Self]:
+        """
+        Start a bed of two nodes and set them up; it ends with the block.
+
+        Their engines are those of a Debian release, or the machine's own.
+        """
+        nodes: tuple[str, ...] = (cls.here, cls.there)
+        releases = dict.fromkeys(nodes, release) if release else {}
+        with Bed.start(nodes=2, releases=releases) as bed:
             bench = cls(bed)
             bench.set_up()
             yield bench
@@ -178,9 +186,9 @@ class DockerBench:
         return self._bed.data / f"job-{job}"
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[DockerBench]:
-    with DockerBench.started() as bench:
+@pytest.fixture(scope="module", params=RELEASES, ids=lambda release: release or "own")
+def nodes(request: pytest.FixtureRequest) -> Iterator[DockerBench]:
+    with DockerBench.started(request.param) as bench:
         yield bench
 
 

@@ -11,7 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from tests.testbed import cgroups, config, criu, engines, layout, slurm, stock, teardown
+from tests.testbed import (
+    cgroups,
+    config,
+    criu,
+    engines,
+    images,
+    layout,
+    releases,
+    slurm,
+    stock,
+    teardown,
+)
 from tests.testbed.layout import SHARED_CGROUPS, Layout
 from tests.testbed.parts import Parts
 from tests.testbed.paths import CRIU_BIN, CURRENT, OWNED
@@ -37,15 +48,18 @@ class Bed:
         nodes: int = 4,
         daemon: bool = False,
         settings: Mapping[str, Mapping[str, object]] | None = None,
+        releases: Mapping[str, str] | None = None,
     ) -> Iterator[Self]:
         """
         Start a bed that ends with the block, or with this program.
+
+        ``releases`` names nodes whose engine is to be that of another Debian suite.
 
         Raises:
             PartError: a part did not start.
         """
         sweep()
-        bed = cls(layout.reserve(nodes=nodes))
+        bed = cls(layout.reserve(nodes=nodes, releases=releases))
         try:
             bed.up()
             bed.configure(settings or {})
@@ -148,6 +162,8 @@ class Bed:
         """
         criu.ensure()
         goods = stock.ensure()
+        for suite in set(self.layout.releases.values()):
+            releases.ensure(suite)
         self._lay_out()
         self._parts.launch("munged")
         with ThreadPoolExecutor(len(self.nodes)) as pool:
@@ -246,9 +262,14 @@ class Bed:
         config.write(known)
 
     def _start_engine(self, node: str, goods: Path) -> None:
-        stock.furnish(self.layout, node, goods)
+        foreign = node in self.layout.releases
+        if not foreign:
+            stock.furnish(self.layout, node, goods)
         self._parts.launch("dockerd", node)
         self._parts.wait("dockerd", node)
+        for archive in images.ensure_all() if foreign else ():
+            # The stock is that of the machine's own engine.
+            engines.load(self.layout, node, archive)
 
 
 def forget(note: Path) -> None:

@@ -5,15 +5,14 @@ from the packages of the ``unstable`` suite, unpacked beside the system and star
 through their own loader.
 """
 
-import os
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.testbed import debian
 from tests.testbed.paths import CRIU_BIN, CRIU_DIR
+from tests.testbed.unpacking import UnpackingError, unpack
 
 #: The first release that dumps TCP sockets on kernels from 6.16.
 _WANTED = (4, 2)
@@ -59,51 +58,16 @@ def ensure() -> Path:
 def _unpacked() -> str:
     root = CRIU_DIR / "root"
     with tempfile.TemporaryDirectory(dir=CRIU_DIR) as folder:
-        fresh = Path(folder) / "root"
-        for package in _download(Path(folder)):
-            _run("dpkg-deb", "-x", str(package), str(fresh))
+        try:
+            fresh = unpack("unstable", ["criu"], Path(folder))
+        except UnpackingError as exc:
+            raise CriuError(f"{exc}: put CRIU 4.2 or newer on PATH") from exc
         shutil.rmtree(root, ignore_errors=True)
         fresh.rename(root)
     (loader,) = {path.resolve() for path in root.rglob("ld-linux-*.so.*")}
     (libc,) = {path.parent for path in root.rglob("libc.so.6")}
     (program,) = root.rglob("sbin/criu")
     return f'exec {loader} --library-path {libc} {program} "$@"'
-
-
-def _download(work: Path) -> list[Path]:
-    parts, state, cache = work / "sources", work / "state", work / "cache"
-    for folder in (parts, state / "lists/partial", cache / "archives/partial"):
-        folder.mkdir(parents=True)
-    # apt fetches as a user of its own, who must get in.
-    work.chmod(0o755)
-    (work / "status").touch()
-    try:
-        (parts / "unstable.sources").write_text(debian.archive().stanza("unstable"))
-    except debian.NoSourceError as exc:
-        raise CriuError(f"{exc}: put CRIU 4.2 or newer on PATH") from exc
-    options = {
-        "Dir::State": state,
-        "Dir::State::status": work / "status",
-        "Dir::Cache": cache,
-        "Dir::Etc::sourcelist": "/dev/null",
-        "Dir::Etc::sourceparts": parts,
-        "Dir::Etc::preferences": "/dev/null",
-        "Dir::Etc::preferencesparts": "/dev/null",
-        "APT::Sandbox::User": "root",
-    }
-    apt = ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in options.items())]
-    _run(*apt, "update")
-    _run(*apt, "-y", "--download-only", "--no-install-recommends", "install", "criu")
-    return sorted((cache / "archives").glob("*.deb"))
-
-
-def _run(*argv: str) -> None:
-    answer = subprocess.run(
-        argv, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False
-    )
-    if answer.returncode:
-        words = (answer.stderr or answer.stdout).strip()
-        raise CriuError(f"{argv[0]} exited with {answer.returncode}: {words}")
 
 
 def _write(wrapper: Path, line: str) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from tests.testbed import releases
 from tests.testbed.layout import Layout
 
 #: From this release on an engine keeps its identity in its own data; before, all engines
@@ -26,7 +27,7 @@ def configure(bed: Layout, node: str) -> None:
         "live-restore": False,
         "storage-driver": "overlay2",
     }
-    if _major() < _OWN_IDENTITY:
+    if _major(bed, node) < _OWN_IDENTITY:
         settings["deprecated-key-path"] = f"{home}/key.json"
     (home / "daemon.json").write_text(json.dumps(settings, indent=2) + "\n")
 
@@ -35,6 +36,7 @@ def dockerd_argv(bed: Layout, node: str) -> list[str]:
     """Return the command of one node's dockerd."""
     home = bed.node(node)
     return [
+        *_inside(bed, node),
         "dockerd",
         f"--config-file={home}/daemon.json",
         f"--host={bed.engine(node)}",
@@ -81,7 +83,13 @@ def _docker(bed: Layout, node: str, *argv: str) -> subprocess.CompletedProcess[s
     )
 
 
-def _major() -> int:
-    answer = subprocess.run(["dockerd", "--version"], capture_output=True, text=True, check=True)
+def _inside(bed: Layout, node: str) -> list[str]:
+    suite = bed.releases.get(node)
+    return releases.inside(suite, bed) if suite else []
+
+
+def _major(bed: Layout, node: str) -> int:
+    argv = [*_inside(bed, node), "dockerd", "--version"]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=True)
     found = re.search(r"version (\d+)", answer.stdout)
     return int(found[1]) if found else _OWN_IDENTITY

@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -44,6 +44,8 @@ class Layout:
     nodes: tuple[str, ...]
     #: By component: ``slurmctld``, ``hook`` and each node's slurmd.
     ports: dict[str, int] = field(default_factory=dict)
+    #: Nodes whose engine is another Debian release's, by its suite.
+    releases: dict[str, str] = field(default_factory=dict)
     #: The program whose bed this is, as pid and start time; it ends with that program.
     owner: tuple[int, int] | None = None
     #: Recorded process numbers mean nothing after another boot.
@@ -137,7 +139,9 @@ class Layout:
         fresh.rename(self.root / "bed.json")
 
 
-def reserve(*, nodes: int, note: Path | None = None) -> Layout:
+def reserve(
+    *, nodes: int, note: Path | None = None, releases: Mapping[str, str] | None = None
+) -> Layout:
     """
     Make the root of a new bed, after noting where it is; nothing is started.
 
@@ -158,6 +162,7 @@ def reserve(*, nodes: int, note: Path | None = None) -> Layout:
         instance=instance,
         nodes=names,
         ports=_free_ports(("slurmctld", "hook", *names)),
+        releases=dict(releases or {}),
         owner=(me.pid, me.started) if note is None and me else None,
         boot=boot_id(),
     )
@@ -199,6 +204,7 @@ def load(note: Path) -> Layout | None:
         ports=known["ports"],
         owner=(owner[0], owner[1]) if owner else None,
         boot=known.get("boot", boot_id()),
+        releases=known.get("releases", {}),
     )
 
 

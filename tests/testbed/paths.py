@@ -10,6 +10,7 @@ CRIU_DIR = CACHE / "criu"
 CRIU_BIN = CRIU_DIR / "bin"
 IMAGES_DIR = CACHE / "images"
 STOCK_DIR = CACHE / "stock"
+RELEASES_DIR = CACHE / "releases"
 
 #: Where beds are noted.  A test that kills beds half-way has a place of its own.
 NOTES = Path(os.environ.get("STOPGAP_BED_NOTES", CACHE))
