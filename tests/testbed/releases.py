@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.testbed.layout import Layout
 from tests.testbed.paths import CRIU_DIR, RELEASES_DIR
 from tests.testbed.unpacking import unpack
+from tests.testbed.waiting import alone
 
 #: The engine, what the shim needs on a node, and what programs of the host are.
 _PACKAGES = (
@@ -57,14 +58,14 @@ def ensure(suite: str) -> Path:
     Raises:
         UnpackingError: its packages could not be had.
     """
-    target = RELEASES_DIR / suite
-    if not target.exists():
-        RELEASES_DIR.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=RELEASES_DIR, prefix="making-") as folder:
-            fresh = unpack(suite, _PACKAGES, Path(folder))
-            shutil.rmtree(fresh / "usr/share/doc", ignore_errors=True)
-            fresh.rename(target)
-    return target
+    with alone(RELEASES_DIR):
+        target = RELEASES_DIR / suite
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=RELEASES_DIR, prefix="making-") as folder:
+                fresh = unpack(suite, _PACKAGES, Path(folder))
+                shutil.rmtree(fresh / "usr/share/doc", ignore_errors=True)
+                fresh.rename(target)
+        return target
 
 
 def inside(suite: str, bed: Layout) -> list[str]:

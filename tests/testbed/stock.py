@@ -5,20 +5,19 @@ and was stopped leaves two folders that any engine of the same version can start
 Containers never write into them: what they change goes into a layer of their own.
 """
 
-import fcntl
 import hashlib
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.testbed import engines, images, layout, teardown
 from tests.testbed.layout import Layout
 from tests.testbed.parts import Parts
 from tests.testbed.paths import STOCK_DIR
+from tests.testbed.waiting import alone
 
 _FOLDERS = ("image", "overlay2")
 
@@ -36,7 +35,7 @@ def ensure() -> Path:
         EngineError: an image could not be loaded.
         PartError: the engine that was to load them did not start.
     """
-    with _alone():
+    with alone(STOCK_DIR):
         archives = images.ensure_all()
         target = STOCK_DIR / _fingerprint(archives)
         if not target.exists():
@@ -96,12 +95,3 @@ def _fingerprint(archives: Sequence[Path]) -> str:
         state = archive.stat()
         known.update(f"{archive.name} {state.st_size} {state.st_mtime_ns}".encode())
     return known.hexdigest()[:16]
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Let one program at a time make images; the others then find them."""
-    STOCK_DIR.mkdir(parents=True, exist_ok=True)
-    with (STOCK_DIR / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
