@@ -1,0 +1,151 @@
+"""PBS as a batch system: asks, has the answers parsed, and puts them together."""
+
+import os
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from adapters import commands
+from adapters.base import Capabilities, UnreachableError
+from adapters.pbs import examine, parse, site
+from adapters.pbs.picture import draw
+from daemon.clock import Clock
+from daemon.core.types import Cluster
+
+#: Reservations can be moved: after so many looks they are asked for again.
+_RESERVATION_LOOKS = 10
+#: For how long the last list of jobs stands in for one that was not asked for.
+_JOBS_STAND = timedelta(seconds=120)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PbsSettings:
+    """How to reach PBS."""
+
+    #: Where pbsnodes, qstat and pbs_rstat are; empty is the usual places for programs.
+    bin_dir: str = "/opt/pbs/bin"
+    #: PBS_CONF_FILE; empty is PBS's own default.
+    conf: str = ""
+    #: PBS_SERVER; empty is the one of that file.
+    server: str = ""
+    timeout_seconds: float = 10.0
+    #: For the findings only: a MoM's configuration; a file that is not there says nothing.
+    mom_config: str = ""
+
+
+class PbsAdapter:
+    """PBS, through two commands per look."""
+
+    def __init__(self, settings: PbsSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._version = ""
+        #: The newest jobs and when they were asked for; None when the last look failed.
+        self._jobs: tuple[datetime, tuple[parse.JobRecord, ...]] | None = None
+        self._reservations: Mapping[str, datetime] = {}
+        #: The names that were asked for, and how many looks ago.
+        self._named: AbstractSet[str] = frozenset()
+        self._looks = 0
+
+    @property
+    def name(self) -> str:
+        return "pbs"
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(predicts_start_times=True, lists_reservations=True)
+
+    def look(self) -> Cluster:
+        """
+        Return every host that PBS knows, with the claims on it.
+
+        Raises:
+            UnreachableError: nothing could be learnt; keep the previous picture.
+            UnparsableError: the answer made no sense, or it is not PBS.
+        """
+        self._learn_version()
+        # The answer is as old as the question: a job may start in between.
+        taken = self._clock.now()
+        jobs, self._jobs = self._jobs, None
+        vnodes = parse.parse_nodes(self._ask(parse.NODES))
+        if not vnodes:
+            raise UnreachableError("pbsnodes lists no nodes")
+        named = frozenset(name for vnode in vnodes for name in vnode.reservations)
+        if self._is_due(named) and jobs is not None and taken - jobs[0] <= _JOBS_STAND:
+            # A second command that comes instead of the other one, and not twice in a row.
+            self._reservations = parse.parse_reservations(self._ask(parse.RESERVATIONS))
+            self._named, self._looks = named, 0
+        else:
+            jobs = taken, parse.parse_jobs(self._ask(parse.JOBS))
+            self._looks += 1
+            self._jobs = jobs
+        return Cluster(nodes=draw(vnodes, jobs[1], self._reservations, taken), taken=taken)
+
+    def _is_due(self, named: AbstractSet[str]) -> bool:
+        return not named <= self._named or (bool(named) and self._looks >= _RESERVATION_LOOKS)
+
+    def findings(self) -> tuple[str, ...]:
+        """
+        Return what in PBS's configuration an administrator should change.
+
+        Raises:
+            UnreachableError: PBS did not answer.
+            UnparsableError: its version made no sense, or it is not PBS.
+        """
+        self._learn_version()
+        server = site.parse_server(self._ask(site.SERVER))
+        try:
+            hooks, hooks_trouble = site.parse_hooks(self._ask(site.HOOKS)), ""
+        except UnreachableError as exc:
+            hooks, hooks_trouble = {}, str(exc)
+        asked = examine.Asked(
+            version=self._version,
+            uid=os.geteuid(),
+            server=server,
+            hooks=hooks,
+            hooks_trouble=hooks_trouble,
+            mom=self._mom(),
+            mom_path=self._settings.mom_config,
+        )
+        return examine.findings(asked)
+
+    def _mom(self) -> Mapping[str, str]:
+        try:
+            text = Path(self._settings.mom_config or "/dev/null").read_text(errors="replace")
+        except OSError:
+            return {}
+        return site.parse_mom(text)
+
+    def _learn_version(self) -> None:
+        """Ask once: this does not go to the server, so it is not part of the load."""
+        if not self._version:
+            answer = self._run(site.VERSION)
+            # Torque says who it is on stderr.
+            self._version = site.parse_version(answer.out + answer.err)
+
+    def _ask(self, argv: Sequence[str]) -> str:
+        answer = self._run(argv)
+        # A dead server may leave a valid answer without jobs on stdout.
+        if answer.code != 0 or answer.err.strip():
+            said = " ".join(answer.err.split()) or answer.out.strip()[:200] or "nothing"
+            told = f"{argv[0]} exited with {answer.code} and said: {said}"
+            raise UnreachableError(told)
+        return answer.out
+
+    def _run(self, argv: Sequence[str]) -> commands.Answer:
+        env = {"PBS_CONF_FILE": self._settings.conf, "PBS_SERVER": self._settings.server}
+        try:
+            return commands.run(
+                argv,
+                timeout_seconds=self._settings.timeout_seconds,
+                bin_dir=self._settings.bin_dir,
+                env={key: value for key, value in env.items() if value},
+            )
+        except commands.CommandError as exc:
+            raise UnreachableError(str(exc)) from exc
