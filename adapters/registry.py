@@ -5,13 +5,14 @@ configuration builds them, and never names an adapter's class.
 """
 
 from adapters.mock_slurm.adapter import MockAdapter, MockSettings, build
+from adapters.pbs.adapter import PbsAdapter, PbsSettings
 from adapters.slurm.adapter import SlurmAdapter, SlurmSettings
 from adapters.wrappers import Doubting, ExaminedAdapter
 from daemon.clock import Clock
 
-__all__ = ["MockSettings", "Settings", "SlurmSettings", "create"]
+__all__ = ["MockSettings", "PbsSettings", "Settings", "SlurmSettings", "create"]
 
-Settings = SlurmSettings | MockSettings
+Settings = SlurmSettings | PbsSettings | MockSettings
 
 
 def create(settings: Settings, clock: Clock) -> ExaminedAdapter:
@@ -19,5 +20,7 @@ def create(settings: Settings, clock: Clock) -> ExaminedAdapter:
     match settings:
         case SlurmSettings():
             return Doubting(SlurmAdapter(settings, clock))
+        case PbsSettings():
+            return Doubting(PbsAdapter(settings, clock))
         case MockSettings():
             return MockAdapter(build(settings, clock), clock)

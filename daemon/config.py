@@ -90,11 +90,29 @@ class SlurmSection(_BatchSection):
     """Slurm, through its own commands."""
 
     kind: Literal["slurm"] = "slurm"
-    """Which batch system owns the nodes: "slurm", or "mock" for trying things out."""
+    """Which batch system owns the nodes: "slurm" or "pbs", or "mock" for trying things out."""
     bin_dir: Annotated[str, AfterValidator(rules.optional_path)] = ""
     """Where sinfo, scontrol and squeue are; "" is the daemon's PATH."""
     conf: Annotated[str, AfterValidator(rules.optional_path)] = ""
     """SLURM_CONF for these commands; "" is Slurm's own default."""
+
+
+class PbsSection(_BatchSection):
+    """OpenPBS or PBS Pro, through their own commands."""
+
+    kind: Literal["pbs"]
+    """No default: without a word about it, the batch system is Slurm."""
+    bin_dir: Annotated[str, AfterValidator(rules.optional_path)] = "/opt/pbs/bin"
+    """Where pbsnodes, qstat and pbs_rstat are; "" is the daemon's PATH."""
+    conf: Annotated[str, AfterValidator(rules.optional_path)] = ""
+    """PBS_CONF_FILE for these commands; "" is PBS's own default."""
+    server: _Text = ""
+    """PBS_SERVER for these commands; "" is the server that the file names."""
+    mom_config: Annotated[str, AfterValidator(rules.optional_path)] = (
+        "/var/spool/pbs/mom_priv/config"
+    )
+    """A MoM's configuration as the nodes have it, for "config check" alone: no command tells
+    what is in it.  Where there is no such file nothing is said about it."""
 
 
 class MockSection(_BatchSection):
@@ -115,11 +133,13 @@ def _kind(batch: object) -> object:
 
 
 BatchSection = Annotated[
-    Annotated[SlurmSection, Tag("slurm")] | Annotated[MockSection, Tag("mock")],
+    Annotated[SlurmSection, Tag("slurm")]
+    | Annotated[PbsSection, Tag("pbs")]
+    | Annotated[MockSection, Tag("mock")],
     Discriminator(
         _kind,
         custom_error_type="kind",
-        custom_error_message='must be a table whose kind is "slurm" or "mock"',
+        custom_error_message='must be a table whose kind is "slurm", "pbs" or "mock"',
     ),
 ]
 
@@ -316,7 +336,7 @@ def contradictions(config: Config) -> list[rules.Problem]:
 
 
 def _time_contradictions(
-    policy: PolicySection, batch: SlurmSection | MockSection
+    policy: PolicySection, batch: SlurmSection | PbsSection | MockSection
 ) -> list[rules.Problem]:
     found = []
     if policy.stale_seconds <= batch.poll_seconds + batch.timeout_seconds:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from daemon.config import Config, MockSection
+from daemon.config import Config, MockSection, PbsSection
 
 _HEAD = """\
 # The configuration of stopgap, with every key at its default.
@@ -26,9 +26,9 @@ def text() -> str:
         lines += ["", *_comment(type(section).__doc__ or ""), f"[{name}]"]
         lines += _keys(section, "")
         if name == "batch":
-            lines += ["", '# With kind = "mock" these instead of bin_dir and conf:']
-            mock = MockSection(kind="mock")
-            lines += _keys(mock, "#", without={"kind", *type(section).model_fields})
+            for kind in (PbsSection(kind="pbs"), MockSection(kind="mock")):
+                lines += ["", f'# With kind = "{kind.kind}" these instead of bin_dir and conf:']
+                lines += _keys(kind, "#", without={"kind", "poll_seconds", "timeout_seconds"})
     return "\n".join(lines) + "\n"
 
 

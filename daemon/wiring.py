@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from adapters import registry
-from daemon.config import Config, MockSection
+from daemon.config import Config, MockSection, PbsSection
 from daemon.core.policy import Policy
 from migration.settings import EngineSettings, NodeSettings
 
@@ -42,6 +42,14 @@ def batch_settings(config: Config) -> registry.Settings:
     if isinstance(batch, MockSection):
         return registry.MockSettings(
             nodes=batch.nodes, cpus=batch.cpus, memory_mib=batch.memory_mib
+        )
+    if isinstance(batch, PbsSection):
+        return registry.PbsSettings(
+            bin_dir=batch.bin_dir,
+            conf=batch.conf,
+            server=batch.server,
+            timeout_seconds=batch.timeout_seconds,
+            mom_config=batch.mom_config,
         )
     where = config.nodes.install_dir
     return registry.SlurmSettings(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from daemon import config_example
-from daemon.config import Config, ConfigError, MockSection, SlurmSection, load, parse
+from daemon.config import Config, ConfigError, MockSection, PbsSection, SlurmSection, load, parse
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 HERE = Path("config.toml")
@@ -28,7 +28,8 @@ def test_the_example_has_every_key_with_default_and_reason() -> None:
     text = EXAMPLE.read_text()
 
     assert config_example.text() == text
-    for section in (*dict(Config()).values(), MockSection(kind="mock")):
+    kinds = MockSection(kind="mock"), PbsSection(kind="pbs")
+    for section in (*dict(Config()).values(), *kinds):
         for key, field in type(section).model_fields.items():
             assert field.description, f"{key} has no reason"
             assert f"\n{key} = " in text or f"\n#{key} = " in text
@@ -80,7 +81,7 @@ def test_the_message_names_the_file_and_each_problem() -> None:
         ("daemon", {"hook_listen": "6819"}, "daemon.hook_listen"),
         ("daemon", {"hook_listen": "host:99999"}, "daemon.hook_listen"),
         ("daemon", {"log_level": "loud"}, "daemon.log_level"),
-        ("batch", {"kind": "pbs"}, "batch"),
+        ("batch", {"kind": "lsf"}, "batch"),
         ("batch", {"poll_seconds": 0}, "batch.poll_seconds"),
         ("batch", {"poll_seconds": float("inf")}, "batch.poll_seconds"),
         ("batch", {"poll_seconds": float("nan")}, "batch.poll_seconds"),
@@ -148,7 +149,12 @@ def test_a_hook_url_needs_a_listener() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "kind"),
-    [({}, SlurmSection), ({"kind": "slurm"}, SlurmSection), ({"kind": "mock"}, MockSection)],
+    [
+        ({}, SlurmSection),
+        ({"kind": "slurm"}, SlurmSection),
+        ({"kind": "mock"}, MockSection),
+        ({"kind": "pbs"}, PbsSection),
+    ],
 )
 def test_the_kind_chooses_the_batch_system(raw: dict[str, Any], kind: type) -> None:
     """Slurm unless the file says otherwise."""

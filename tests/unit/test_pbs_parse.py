@@ -20,9 +20,9 @@ def line(name: str = "n1", **changes: str) -> str:
     """Print a free node of four cores, with changes; __ is a dot, an empty value none at all."""
     pairs = {
         "Name": name,
-        "Mom": name.split("[")[0],
+        "Mom": name.split("[", maxsplit=1)[0],
         "state": "free",
-        "resources_available.host": name.split("[")[0],
+        "resources_available.host": name.split("[", maxsplit=1)[0],
         "resources_available.mem": "8gb",
         "resources_available.ncpus": "4",
         "resources_assigned.ncpus": "0",
@@ -173,7 +173,9 @@ def test_where_nodes_belong() -> None:
     A queue of their own, a Qlist and a scheduler's partition are partitions.
     """
     assert ("pbs-default",) == node(line()).partitions
-    text = line(resources_available__Qlist="a,b", queue="q", comment="x|partition=no", partition="p")
+    text = line(
+        resources_available__Qlist="a,b", queue="q", comment="x|partition=no", partition="p"
+    )
     assert ("q", "a", "b", "p") == node(text).partitions
     assert ("bigmem",) == node(line(resources_available__bigmem="True")).features
 
@@ -352,7 +354,7 @@ def test_torque_is_told_from_pbs(text: str) -> None:
     """
     Its commands have the same names, and other answers.
     """
-    with pytest.raises(UnparsableError, match="this is Torque.* speaks OpenPBS"):
+    with pytest.raises(UnparsableError, match=r"this is Torque.* speaks OpenPBS"):
         parse_version(text)
 
 

@@ -8,7 +8,7 @@ from adapters.base import UnreachableError
 from adapters.mock_slurm.adapter import MockAdapter
 from adapters.mock_slurm.model import Model
 from adapters.mock_slurm.nouns import Machine
-from adapters.registry import MockSettings, SlurmSettings, create
+from adapters.registry import MockSettings, PbsSettings, SlurmSettings, create
 from adapters.wrappers import Doubting, Retrying
 from daemon.core.types import NodeName
 
@@ -148,6 +148,7 @@ def test_settings_make_adapters() -> None:
     mock = create(MockSettings(nodes=2, cpus=16, memory_mib=1000), clock)
 
     assert "slurm" == create(SlurmSettings(bin_dir="/nowhere"), clock).name
+    assert "pbs" == create(PbsSettings(bin_dir="/nowhere"), clock).name
     before = mock.look()
     clock.wait(60)
     assert 60 == (mock.look().taken - before.taken).total_seconds()
