@@ -1,0 +1,1 @@
+"""A PBS that exists only as a model, and programs that print what PBS would say of it."""
