@@ -15,6 +15,8 @@ _SECONDS = 60
 class SlurmBench:
     """Makes things happen through sbatch, scancel and scontrol."""
 
+    idle_words = "IDLE"
+
     def __init__(self, bed: Bed) -> None:
         self.bed = bed
         self.nodes = tuple(map(NodeName, bed.nodes))

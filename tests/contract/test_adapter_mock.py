@@ -17,6 +17,8 @@ from tests.contract.adapter import AdapterContract, Bench
 class MockBench:
     """A model of four nodes; time passes by one second at a time."""
 
+    idle_words = "IDLE"
+
     def __init__(self) -> None:
         self.nodes = tuple(NodeName(f"n{number}") for number in range(1, 5))
         self.model = Model([Machine(name=name) for name in self.nodes], start=1_800_000_000.0)

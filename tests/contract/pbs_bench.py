@@ -1,0 +1,101 @@
+"""A bench on the PBS stand-ins: real programs over one PBS model, in a time that stands still."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from adapters import commands
+from adapters.mock_pbs.model import Model
+from adapters.mock_pbs.nouns import Cluster as PbsCluster
+from adapters.mock_pbs.nouns import Vnode
+from adapters.mock_pbs.store import Standins
+from adapters.pbs.adapter import PbsAdapter, PbsSettings
+from daemon.clock import Clock
+from daemon.core.types import Cluster, NodeName
+from tests.contract.clock import ManualClock
+
+_CORES = 4
+
+
+def cluster(*nodes: str, cores: int = _CORES) -> PbsCluster:
+    """Return idle nodes of one vnode each."""
+    return PbsCluster(vnodes=[Vnode(name=name, host=name, ncpus=cores) for name in nodes])
+
+
+class PbsBench:
+    """Makes things happen through qsub, qdel, qsig and pbsnodes."""
+
+    idle_words = "free"
+
+    def __init__(self, folder: Path, nodes: int = 4, clock: Clock | None = None) -> None:
+        self.nodes = tuple(NodeName(f"n{number}") for number in range(1, nodes + 1))
+        self.clock = clock or ManualClock()
+        self.standins = Standins(folder)
+        self.standins.install(cluster(*self.nodes))
+        bin_dir = str(self.standins.bin_dir)
+        self.adapter = PbsAdapter(PbsSettings(bin_dir=bin_dir, timeout_seconds=30), self.clock)
+        with self._model():
+            # The time of the model is the clock's from now on.
+            pass
+
+    def run(self, *argv: str) -> str:
+        """Run one of PBS's programs."""
+        with self._model():
+            pass
+        answer = commands.run(argv, timeout_seconds=30, bin_dir=str(self.standins.bin_dir))
+        assert (0, "") == (answer.code, answer.err), argv
+        return answer.out
+
+    def submit(self, *nodes: NodeName, limit: timedelta = timedelta(minutes=10)) -> int:
+        select = "+".join(f"1:ncpus={_CORES}:vnode={node}" for node in nodes)
+        walltime = f"walltime={limit.total_seconds():.0f}"
+        job = self.run("qsub", "-N", "priority", "-l", f"select={select}", "-l", walltime, "job.sh")
+        return int(job.split(".")[0])
+
+    def end(self, job: int) -> None:
+        self.run("qdel", str(job))
+
+    def suspend(self, job: int) -> None:
+        self.run("qsig", "-s", "suspend", str(job))
+
+    def drain(self, node: NodeName) -> None:
+        self.run("pbsnodes", "-o", node)
+
+    def undrain(self, node: NodeName) -> None:
+        self.run("pbsnodes", "-r", node)
+
+    def reserve(self, node: NodeName, *, maintenance: bool, after: float = 0.0) -> None:
+        with self._model() as model:
+            begin = model.now + after
+            model.reserve(node, begin=begin, seconds=3600, maintenance=maintenance)
+
+    def cut(self) -> None:
+        with self._model() as model:
+            model.cluster.dead = True
+
+    def restore(self) -> None:
+        with self._model() as model:
+            model.cluster.dead = False
+
+    def look(self) -> Cluster:
+        """Look at the cluster as it is now."""
+        with self._model():
+            pass
+        return self.adapter.look()
+
+    def until(self, condition: Callable[[Cluster], bool]) -> Cluster:
+        for _ in range(20):
+            self.clock.wait(1)
+            found = self.look()
+            if condition(found):
+                return found
+        raise AssertionError(f"never came true; last: {dict(self.adapter.look().nodes)}")
+
+    @contextmanager
+    def _model(self) -> Iterator[Model]:
+        """Open the model at the clock's time."""
+        with self.standins.model() as model:
+            model.cluster.now = model.now = self.clock.now().timestamp()
+            model.cycle()
+            yield model
