@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from adapters.base import BatchAdapter
 from adapters.mock_slurm.adapter import MockAdapter
 from adapters.mock_slurm.model import Model
 from adapters.mock_slurm.nouns import Machine as Computer
@@ -158,10 +159,19 @@ class Stage:
             start=START.timestamp(),
         )
         self.batch = MockAdapter(self.model)
+        self.adapter = self.batch_system(nodes)
         self.prober = FakeProber()
         self.engine = StageEngine(self.clock, programs, self.prober)
         self._priority = 0
         self.open()
+
+    def batch_system(self, nodes: int) -> BatchAdapter:
+        """Return the batch system with its idle nodes: the cluster model."""
+        return self.batch
+
+    def tell_time(self) -> None:
+        """Let the batch system's time be the clock's."""
+        self.model.advance_to(self.clock.now().timestamp())
 
     def open(self) -> None:
         """Start a daemon on whatever state there is."""
@@ -169,7 +179,7 @@ class Stage:
         self.store.open()
         self._awake = threading.Event()
         self.observer = Observer(
-            adapter=self.batch,
+            adapter=self.adapter,
             engine=self.engine,
             store=self.store,
             clock=self.clock,
@@ -230,7 +240,7 @@ class Stage:
 
     def look(self) -> tuple[Action, ...]:
         """Ask everybody, wait for the answers, tick once, wait for the end of what it began."""
-        self.model.advance_to(self.clock.now().timestamp())
+        self.tell_time()
         self.observer.ask_batch()
         self.quiet()
         self.observer.survey()

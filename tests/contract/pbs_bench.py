@@ -35,14 +35,16 @@ class PbsBench:
         self.standins.install(cluster(*self.nodes))
         bin_dir = str(self.standins.bin_dir)
         self.adapter = PbsAdapter(PbsSettings(bin_dir=bin_dir, timeout_seconds=30), self.clock)
+        self.tell_time()
+
+    def tell_time(self) -> None:
+        """Let the model's time be the clock's."""
         with self._model():
-            # The time of the model is the clock's from now on.
             pass
 
     def run(self, *argv: str) -> str:
         """Run one of PBS's programs."""
-        with self._model():
-            pass
+        self.tell_time()
         answer = commands.run(argv, timeout_seconds=30, bin_dir=str(self.standins.bin_dir))
         assert (0, "") == (answer.code, answer.err), argv
         return answer.out
@@ -80,8 +82,7 @@ class PbsBench:
 
     def look(self) -> Cluster:
         """Look at the cluster as it is now."""
-        with self._model():
-            pass
+        self.tell_time()
         return self.adapter.look()
 
     def until(self, condition: Callable[[Cluster], bool]) -> Cluster:
