@@ -1,4 +1,4 @@
-"""A bench on the PBS stand-ins: real programs over one PBS model, in a time that stands still."""
+"""A bench on the PBS stand-ins: real programs over one PBS model, in a time that a test moves."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +28,10 @@ class PbsBench:
 
     idle_words = "free"
 
-    def __init__(self, folder: Path, nodes: int = 4, clock: Clock | None = None) -> None:
+    def __init__(
+        self, folder: Path, nodes: int = 4, clock: Clock | None = None, *, real_time: bool = False
+    ) -> None:
+        self._real_time = real_time
         self.nodes = tuple(NodeName(f"n{number}") for number in range(1, nodes + 1))
         self.clock = clock or ManualClock()
         self.standins = Standins(folder)
@@ -95,8 +98,9 @@ class PbsBench:
 
     @contextmanager
     def _model(self) -> Iterator[Model]:
-        """Open the model at the clock's time."""
+        """Open the model at the clock's time, which real programs know by themselves."""
         with self.standins.model() as model:
-            model.cluster.now = model.now = self.clock.now().timestamp()
-            model.cycle()
+            if not self._real_time:
+                model.cluster.now = model.now = self.clock.now().timestamp()
+                model.cycle()
             yield model

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from daemon.config import Config
+from daemon.config import Config, PbsSection
 from daemon.core.actions import Action
 from daemon.core.lifecycle import TRANSITIONS
 
@@ -78,4 +78,6 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 def _is_there(section: str, key: str) -> bool:
     """Tell whether a key of the configuration exists, or a module of that name."""
-    return hasattr(getattr(Config(), section), key) or (_ROOT / section / f"{key}.py").exists()
+    sections = [getattr(Config(), section), *([PbsSection(kind="pbs")] * (section == "batch"))]
+    known = any(hasattr(each, key) for each in sections)
+    return known or (_ROOT / section / f"{key}.py").exists()
