@@ -54,7 +54,8 @@ class BatchAdapter(Protocol):
         Return every node the batch system knows, with the claims on it.
 
         A node is IDLE only if its base state is exactly idle and every flag is
-        known to be harmless.  At most two commands are run.
+        known to be harmless.  At most two commands are run.  An answer of which a part
+        is missing says so in ``partial``, and no node in it is idle.
 
         Raises:
             UnreachableError: nothing could be learnt; keep the previous picture.

@@ -37,6 +37,8 @@ class Watch:
 
     #: Looks in a row that must find a node idle.
     idle_looks: int = 2
+    #: Between two looks at the batch system; one that is slow is asked less often.
+    poll: timedelta = timedelta(seconds=15)
     #: A claim that came from a hook or a person outlives the last job by this much.
     linger: timedelta = timedelta(seconds=60)
     ours: Selection = lambda _name, _partitions: True
@@ -75,7 +77,13 @@ class Observer:
         self._work = Work(self._lock)
         self._notices = Notices(linger=watch.linger, lock=self._lock)
         self._batch = BatchLooks(
-            adapter, ours=watch.ours, idle_looks=watch.idle_looks, wake=wake, lock=self._lock
+            adapter,
+            ours=watch.ours,
+            idle_looks=watch.idle_looks,
+            clock=clock,
+            poll=watch.poll,
+            wake=wake,
+            lock=self._lock,
         )
         self._engines = EngineLooks(
             engine,
@@ -109,8 +117,13 @@ class Observer:
         """Why the batch system's word is missing; empty when its last answer was good."""
         return self._batch.trouble
 
+    @property
+    def batch_seconds(self) -> float | None:
+        """How long the batch system took for its last answer, or to fail; None before."""
+        return self._batch.seconds
+
     def ask_batch(self) -> None:
-        """Ask the batch system, unless a question is under way."""
+        """Ask the batch system, unless a question is under way or it needs a rest."""
         self._batch.ask()
 
     def survey(self, nodes: Iterable[NodeName] | None = None) -> None:

@@ -190,6 +190,7 @@ class Service:
     def _eyes(self, adapter: ExaminedAdapter, engine: DockerEngine, store: Store) -> Observer:
         watch = Watch(
             idle_looks=self._config.policy.idle_looks,
+            poll=timedelta(seconds=self._config.batch.poll_seconds),
             linger=timedelta(seconds=self._config.policy.linger_seconds),
             ours=selector(self._config.nodes),
         )

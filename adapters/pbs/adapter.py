@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from adapters import commands
-from adapters.base import Capabilities, UnreachableError
+from adapters.base import AdapterError, Capabilities, UnreachableError
+from adapters.partial import doubted
 from adapters.pbs import examine, parse, site
 from adapters.pbs.picture import draw
 from daemon.clock import Clock
@@ -42,8 +43,10 @@ class PbsAdapter:
         self._settings = settings
         self._clock = clock
         self._version = ""
-        #: The newest jobs and when they were asked for; None when the last look failed.
-        self._jobs: tuple[datetime, tuple[parse.JobRecord, ...]] | None = None
+        #: The newest that are known, and when they were asked for; None when they were not
+        #: in the last look.
+        self._jobs: tuple[parse.JobRecord, ...] = ()
+        self._asked: datetime | None = None
         self._reservations: Mapping[str, datetime] = {}
         #: The names that were asked for, and how many looks ago.
         self._named: AbstractSet[str] = frozenset()
@@ -65,6 +68,8 @@ class PbsAdapter:
         """
         Return every host that PBS knows, with the claims on it.
 
+        Without the jobs the answer is partial: the claims of those that were known last.
+
         Raises:
             UnreachableError: nothing could be learnt; keep the previous picture.
             UnparsableError: the answer made no sense, or it is not PBS.
@@ -72,20 +77,29 @@ class PbsAdapter:
         self._learn_version()
         # The answer is as old as the question: a job may start in between.
         taken = self._clock.now()
-        jobs, self._jobs = self._jobs, None
         vnodes = parse.parse_nodes(self._ask(parse.NODES))
         if not vnodes:
             raise UnreachableError("pbsnodes lists no nodes")
         named = frozenset(name for vnode in vnodes for name in vnode.reservations)
-        if self._is_due(named) and jobs is not None and taken - jobs[0] <= _JOBS_STAND:
+        trouble = ""
+        try:
+            self._learn_more(named, taken)
+        except AdapterError as exc:
+            self._asked, trouble = None, str(exc)
+        drawn = draw(vnodes, self._jobs, self._reservations, taken)
+        return Cluster(nodes=doubted(drawn) if trouble else drawn, taken=taken, partial=trouble)
+
+    def _learn_more(self, named: AbstractSet[str], taken: datetime) -> None:
+        """Ask for the jobs, or now and then for the reservations that nodes name."""
+        asked, self._asked = self._asked, None
+        if self._is_due(named) and asked is not None and taken - asked <= _JOBS_STAND:
             # A second command that comes instead of the other one, and not twice in a row.
             self._reservations = parse.parse_reservations(self._ask(parse.RESERVATIONS))
             self._named, self._looks = named, 0
         else:
-            jobs = taken, parse.parse_jobs(self._ask(parse.JOBS))
+            self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
             self._looks += 1
-            self._jobs = jobs
-        return Cluster(nodes=draw(vnodes, jobs[1], self._reservations, taken), taken=taken)
+            self._asked = taken
 
     def _is_due(self, named: AbstractSet[str]) -> bool:
         return not named <= self._named or (bool(named) and self._looks >= _RESERVATION_LOOKS)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapters import commands
-from adapters.base import Capabilities, UnreachableError
+from adapters.base import AdapterError, Capabilities, UnreachableError
+from adapters.partial import doubted
 from adapters.slurm import examine, parse
 from adapters.slurm.picture import draw
 from daemon.clock import Clock
@@ -33,6 +34,8 @@ class SlurmAdapter:
         self._settings = settings
         self._clock = clock
         self._version = ""
+        #: The newest that are known.
+        self._jobs: tuple[parse.JobRecord, ...] = ()
 
     @property
     def name(self) -> str:
@@ -52,6 +55,8 @@ class SlurmAdapter:
         """
         Return every node that Slurm knows, with the claims on it.
 
+        Without the jobs the answer is partial: the claims of those that were known last.
+
         Raises:
             UnreachableError: nothing could be learnt; keep the previous picture.
             UnparsableError: the answer made no sense.
@@ -62,8 +67,12 @@ class SlurmAdapter:
         nodes = parse.parse_nodes(self._ask(parse.NODES))
         if not nodes:
             raise UnreachableError("scontrol lists no nodes")
-        jobs = parse.parse_jobs(self._ask(parse.JOBS))
-        return Cluster(nodes=draw(nodes, jobs, taken), taken=taken)
+        try:
+            self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
+        except AdapterError as exc:
+            drawn = doubted(draw(nodes, self._jobs, taken))
+            return Cluster(nodes=drawn, taken=taken, partial=str(exc))
+        return Cluster(nodes=draw(nodes, self._jobs, taken), taken=taken)
 
     def findings(self) -> tuple[str, ...]:
         """

@@ -207,8 +207,11 @@ class StatusView(_View):
     instance: str
     batch: str
     batch_version: str = ""
-    #: The last complete answer of the batch system.
+    #: The last answer of the batch system: the picture that everything is decided on.
     batch_answered: datetime | None = None
+    #: How old that picture is, and how long the last question took, answered or not.
+    batch_age_seconds: float | None = None
+    batch_seconds: float | None = None
     last_tick: datetime | None = None
     tick_seconds: float | None = None
     #: What the daemon itself costs its machine.

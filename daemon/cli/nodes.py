@@ -26,7 +26,7 @@ def status(*, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     output.fields(
         {
             "batch system": f"{found['batch']} {found['batch_version']}".strip(),
-            "answered": found["batch_answered"] or "not yet",
+            "answered": _answered(found),
             "nodes": nodes or "none",
             "jobs": jobs or "none",
             "stopgap": found["version"],
@@ -34,6 +34,17 @@ def status(*, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     )
     for problem in found["problems"]:
         output.say(f"! {problem}")
+
+
+def _answered(found: Document) -> str:
+    """Say how old the picture is that everything is decided on."""
+    if found["batch_answered"] is None:
+        return "not yet"
+    age, took = found.get("batch_age_seconds"), found.get("batch_seconds")
+    told = f"{found['batch_answered']}"
+    if age is not None:
+        told += f", {age:.0f} s ago"
+    return told if took is None else f"{told}; the last question took {took:.2g} s"
 
 
 @commands.command("nodes")

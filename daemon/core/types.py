@@ -159,10 +159,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """One complete answer of the batch system."""
+    """One answer of the batch system."""
 
     nodes: Mapping[NodeName, Node]
     taken: datetime
+    #: Why a part of it is missing: the claims that it has count, and nothing is started on
+    #: it.  Empty is a complete answer.
+    partial: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

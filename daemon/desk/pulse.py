@@ -68,6 +68,8 @@ class Pulse:
             batch=self._adapter.name,
             batch_version=self._adapter.version,
             batch_answered=snapshot.cluster.taken if snapshot.cluster is not None else None,
+            batch_age_seconds=views.age_seconds(snapshot),
+            batch_seconds=_rounded(self._observer.batch_seconds),
             last_tick=self._last_tick,
             tick_seconds=self._tick_seconds,
             memory_mib=round(own.memory_info().rss / 2**20, 1),
@@ -77,6 +79,10 @@ class Pulse:
             problems=problems + _limits(snapshot) + _unmovable(snapshot),
             evictions=views.evictions_view(evictions),
         )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _problems(snapshot: Snapshot, batch: str, trouble: str) -> list[str]:

@@ -228,4 +228,14 @@ def summary(snapshot: Snapshot, batch: str, trouble: str) -> str:
         f"{states[NodeState.IDLE]} of {len(snapshot.cluster.nodes)} nodes idle, "
         f"{running} jobs on nodes, {waiting} waiting"
     )
-    return f"{sentence}; {batch} does not answer: {trouble}" if trouble else sentence
+    if not trouble:
+        return sentence
+    age = age_seconds(snapshot)
+    return f"{sentence}, as of {age:.0f} s ago; {batch} does not answer: {trouble}"
+
+
+def age_seconds(snapshot: Snapshot) -> float | None:
+    """Return how old the batch system's last answer is."""
+    if snapshot.cluster is None:
+        return None
+    return round((snapshot.now - snapshot.cluster.taken).total_seconds(), 1)

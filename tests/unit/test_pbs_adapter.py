@@ -154,8 +154,7 @@ def test_the_server_of_the_site_is_named(
     assert "TZ=UTC" in lines
 
 
-@pytest.mark.parametrize("program", ["qstat", "pbsnodes"])
-@pytest.mark.parametrize(
+FAILURES = pytest.mark.parametrize(
     ("script", "told"),
     [
         (f"cat {DOWN}/qstat.err >&2; exit 255", "cannot connect to server vm"),
@@ -165,35 +164,55 @@ def test_the_server_of_the_site_is_named(
         ("kill -9 $$", "exited with -9"),
     ],
 )
+
+
+@FAILURES
 def test_a_failure_is_no_answer(
-    adapter: PbsAdapter, programs: Programs, program: str, script: str, told: str
+    adapter: PbsAdapter, programs: Programs, script: str, told: str
 ) -> None:
     """
     A bad exit status or a word on stderr means that nothing was learnt.
     """
     adapter.look()
-    programs.say(program, script)
+    programs.say("pbsnodes", script)
 
     with pytest.raises(UnreachableError, match=told):
         adapter.look()
 
 
-@pytest.mark.parametrize(
-    ("program", "file"), [("qstat", "qstat_f_dsv.out"), ("pbsnodes", "pbsnodes_a_dsv.out")]
-)
-@pytest.mark.parametrize("end", ["exit 0", "kill -9 $$"])
-def test_half_an_answer_is_none(
-    adapter: PbsAdapter, programs: Programs, program: str, file: str, end: str
+@FAILURES
+def test_without_the_jobs_the_answer_is_partial(
+    adapter: PbsAdapter, programs: Programs, script: str, told: str
 ) -> None:
+    """
+    Nodes in use are wanted as ever, with the claims that were known; none is idle any more.
+    """
+    before = adapter.look().nodes
+    programs.say("qstat", script)
+    found = adapter.look()
+
+    assert told in found.partial
+    assert NodeState.IDLE not in {node.state for node in found.nodes.values()}
+    assert {n: node.claims for n, node in before.items()} == {
+        n: node.claims for n, node in found.nodes.items()
+    }
+    assert NodeState.BUSY is found.nodes[N1].state
+
+
+@pytest.mark.parametrize("end", ["exit 0", "kill -9 $$"])
+def test_half_an_answer_is_none(adapter: PbsAdapter, programs: Programs, end: str) -> None:
     """
     A command that dies while it prints does not make nodes or jobs vanish.
     """
     adapter.look()
-    half = (DATA / file).stat().st_size // 2
-    programs.say(program, f"head -c {half} {DATA}/{file}; {end}")
-
-    with pytest.raises((UnreachableError, UnparsableError)):
-        adapter.look()
+    for program, file in (("qstat", "qstat_f_dsv.out"), ("pbsnodes", "pbsnodes_a_dsv.out")):
+        half = (DATA / file).stat().st_size // 2
+        programs.say(program, f"head -c {half} {DATA}/{file}; {end}")
+        if program == "qstat":
+            assert adapter.look().partial
+        else:
+            with pytest.raises((UnreachableError, UnparsableError)):
+                adapter.look()
 
 
 def test_a_hanging_command_is_no_answer(programs: Programs, clock: ManualClock) -> None:
@@ -202,9 +221,12 @@ def test_a_hanging_command_is_no_answer(programs: Programs, clock: ManualClock) 
     """
     programs.say("qstat", "exec sleep 300")
     settings = PbsSettings(bin_dir=str(programs.folder), timeout_seconds=0.5)
+    adapter = PbsAdapter(settings, clock)
+    assert "qstat gave no answer within 0.5 s" == adapter.look().partial
 
-    with pytest.raises(UnreachableError, match=r"qstat gave no answer within 0\.5 s"):
-        PbsAdapter(settings, clock).look()
+    programs.say("pbsnodes", "exec sleep 300")
+    with pytest.raises(UnreachableError, match=r"pbsnodes gave no answer within 0\.5 s"):
+        adapter.look()
 
 
 def test_an_empty_queue_is_an_answer(adapter: PbsAdapter, programs: Programs) -> None:
