@@ -3,14 +3,21 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from adapters import commands
 from adapters.base import AdapterError, Capabilities, UnreachableError
 from adapters.partial import doubted
-from adapters.slurm import examine, parse
+from adapters.slurm import examine, parse, words
 from adapters.slurm.picture import draw
 from daemon.clock import Clock
 from daemon.core.types import Cluster
+
+#: Reservations that are to come are asked for every so many looks; Slurm flags the nodes of
+#: those that are on.
+_RESERVATION_LOOKS = 8
+#: For how long the last list of jobs stands in for one that was not asked for.
+_JOBS_STAND = timedelta(seconds=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +41,13 @@ class SlurmAdapter:
         self._settings = settings
         self._clock = clock
         self._version = ""
-        #: The newest that are known.
+        #: The newest that are known, and when they were asked for; None when they were not
+        #: in the last look.
         self._jobs: tuple[parse.JobRecord, ...] = ()
+        self._asked: datetime | None = None
+        self._reservations: tuple[parse.ReservationRecord, ...] = ()
+        #: How many until they are asked for again.
+        self._looks = 0
 
     @property
     def name(self) -> str:
@@ -47,9 +59,7 @@ class SlurmAdapter:
 
     @property
     def capabilities(self) -> Capabilities:
-        # A reservation that is still to come would be a third command; its nodes are
-        # claimed when it begins.
-        return Capabilities(predicts_start_times=True, lists_reservations=False)
+        return Capabilities(predicts_start_times=True, lists_reservations=True)
 
     def look(self) -> Cluster:
         """
@@ -67,12 +77,28 @@ class SlurmAdapter:
         nodes = parse.parse_nodes(self._ask(parse.NODES))
         if not nodes:
             raise UnreachableError("scontrol lists no nodes")
+        trouble = ""
         try:
-            self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
+            self._learn_more(nodes, taken)
         except AdapterError as exc:
-            drawn = doubted(draw(nodes, self._jobs, taken))
-            return Cluster(nodes=drawn, taken=taken, partial=str(exc))
-        return Cluster(nodes=draw(nodes, self._jobs, taken), taken=taken)
+            self._asked, trouble = None, str(exc)
+        drawn = draw(nodes, self._jobs, taken, self._reservations)
+        return Cluster(nodes=doubted(drawn) if trouble else drawn, taken=taken, partial=trouble)
+
+    def _learn_more(self, nodes: Sequence[parse.NodeRecord], taken: datetime) -> None:
+        """Ask for the jobs, or now and then for the reservations that are to come."""
+        asked, self._asked = self._asked, None
+        known = {node for job in self._jobs for node in job.planned}
+        # Who a node is planned for, and when, only the jobs tell.
+        told = all(node.name in known for node in nodes if words.PLANNED in node.words.split("+"))
+        if self._looks == 0 and asked is not None and taken - asked <= _JOBS_STAND and told:
+            # A second command that comes instead of the other one, and not twice in a row.
+            self._reservations = parse.parse_reservations(self._ask(parse.RESERVATIONS))
+            self._looks = _RESERVATION_LOOKS
+        else:
+            self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
+            self._looks = max(self._looks - 1, 0)
+            self._asked = taken
 
     def findings(self) -> tuple[str, ...]:
         """

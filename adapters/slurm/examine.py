@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 #: What ``scontrol show config`` prints for a time-out that was never set.
 _UNSET_SECONDS = 65533
+#: The releases whose text was tried.
+_OLDEST, _NEWEST = (22, 5), (26, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,11 @@ def _private(config: Mapping[str, str], site: Site) -> Iterator[str]:
         yield (
             f"PrivateData={config['PrivateData']} hides jobs and nodes from uid {site.uid}: run "
             "stopgap as root or as SlurmUser, or it takes nodes for idle that are not"
+        )
+    if "reservations" in hidden and site.uid not in trusted:
+        yield (
+            f"PrivateData={config['PrivateData']} hides reservations from uid {site.uid}: their "
+            "nodes are vacated when they begin, and not in time for it"
         )
 
 
@@ -78,6 +85,18 @@ def _power(config: Mapping[str, str]) -> Iterator[str]:
 
 
 def _versions(config: Mapping[str, str], site: Site) -> Iterator[str]:
+    found = re.match(r"(\d+)\.(\d+)", site.version)
+    release = (int(found[1]), int(found[2])) if found else _NEWEST
+    if release < _OLDEST:
+        yield (
+            f"Slurm {site.version} is older than 22.05 and calls states of nodes by other words: "
+            "such nodes are not used"
+        )
+    if release > _NEWEST:
+        yield (
+            f"Slurm {site.version} is newer than what stopgap was tried with (26.05): its text is "
+            "read as that of 26.05, and nodes in states with new words are not used"
+        )
     controller = config.get("SLURM_VERSION", site.version)
     if controller != site.version:
         yield (

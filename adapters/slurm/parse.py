@@ -27,6 +27,7 @@ JOBS = (
     "--states=PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED,COMPLETING,SIGNALING,RESIZING,STAGE_OUT",
     f"--format={JOB_FORMAT}",
 )
+RESERVATIONS = ("scontrol", "show", "reservation", "--all", "--oneliner")
 CONFIG = ("scontrol", "show", "config")
 VERSION = ("scontrol", "--version")
 
@@ -51,6 +52,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _STATE = re.compile(r"[A-Z][A-Z0-9_]*[*~#!%$@^+-]?(?:\+[A-Z][A-Z0-9_]*)*")
 _JOB = re.compile(r"([0-9]{1,18})\|([A-Z_]+)\|([0-9]{1,12}|N/A|Unknown|NONE)\|([^|]*)\|([^|]*)")
+_UPCOMING = re.compile(
+    r"ReservationName=([\w.,-]{1,200}) StartTime=(\S+) EndTime=\S+ Duration=\S+ Nodes=(\S*) .*"
+)
 _NOWHERE = frozenset({"", "(null)", "N/A", "n/a", "None", "None assigned"})
 #: The last moment of the year 9999.
 _LAST_SECOND = 253402300799
@@ -83,6 +87,15 @@ class JobRecord:
     start: datetime | None
     nodes: tuple[NodeName, ...]
     planned: tuple[NodeName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationRecord:
+    """A line of ``scontrol show reservation``."""
+
+    name: str
+    start: datetime
+    nodes: tuple[NodeName, ...]
 
 
 def parse_nodes(text: str) -> tuple[NodeRecord, ...]:
@@ -127,6 +140,30 @@ def parse_jobs(text: str) -> tuple[JobRecord, ...]:
         # --noheader.
         if line and not line.startswith("CLUSTER: ")
     )
+
+
+def parse_reservations(text: str) -> tuple[ReservationRecord, ...]:
+    """
+    Read the answer to ``RESERVATIONS``.
+
+    Raises:
+        UnparsableError: a line is not understood.
+    """
+    command = " ".join(RESERVATIONS)
+    if text.strip() in {"", "No reservations in the system"}:
+        return ()
+    found: list[ReservationRecord] = []
+    for number, line in _lines(command, text):
+        record = _UPCOMING.fullmatch(line)
+        if record is not None:
+            name, start, nodes = record.groups()
+            moment = _moment(command, number, start)
+            at = expand(command, nodes)
+            found.append(ReservationRecord(name=name, start=moment, nodes=at))
+        elif line.startswith("ReservationName=") or (line.strip() and not found):
+            raise UnparsableError(command, f"line {number} is no reservation", sample=line)
+        # Else a comment with a newline in it goes on: operators write them.
+    return tuple(found)
 
 
 def parse_version(text: str) -> str:
@@ -232,6 +269,16 @@ def _job(command: str, number: int, line: str) -> JobRecord:
         nodes=expand(command, nodes),
         planned=expand(command, planned),
     )
+
+
+def _moment(command: str, number: int, text: str) -> datetime:
+    """Read seconds since 1970, or a moment without a zone: the programs run in UTC."""
+    try:
+        if text.isdigit():
+            return datetime.fromtimestamp(min(int(text), _LAST_SECOND), UTC)
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as exc:
+        raise UnparsableError(command, f"line {number} has no moment", sample=text) from exc
 
 
 def _name(text: str) -> NodeName:

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from types import MappingProxyType
 
 from adapters.slurm import words
-from adapters.slurm.parse import JobRecord, NodeRecord
+from adapters.slurm.parse import JobRecord, NodeRecord, ReservationRecord
 from daemon.core.types import Claim, ClaimSource, Node, NodeName, NodeState
 
 
 def draw(
-    nodes: Iterable[NodeRecord], jobs: Iterable[JobRecord], taken: datetime
+    nodes: Iterable[NodeRecord],
+    jobs: Iterable[JobRecord],
+    taken: datetime,
+    reservations: Iterable[ReservationRecord] = (),
 ) -> Mapping[NodeName, Node]:
     """
     Return every node with its claims.
@@ -19,7 +23,7 @@ def draw(
     free wins: a node that was idle when it was asked about is busy if a job that
     was listed afterwards holds it.
     """
-    claims = _by_node(_job_claims(jobs, taken))
+    claims = _by_node(chain(_job_claims(jobs, taken), _upcoming(reservations, taken)))
     return MappingProxyType(
         {record.name: _node(record, claims.get(record.name, []), taken) for record in nodes}
     )
@@ -36,6 +40,15 @@ def _job_claims(jobs: Iterable[JobRecord], taken: datetime) -> Iterator[Claim]:
         elif job.state not in words.ENDED:
             for node in job.nodes:
                 yield _claim(node, ClaimSource.ALLOCATED, job.start or taken, detail)
+
+
+def _upcoming(reservations: Iterable[ReservationRecord], taken: datetime) -> Iterator[Claim]:
+    """Yield the claims of reservations to come; of those that are on the nodes themselves tell."""
+    for reservation in reservations:
+        if reservation.start > taken:
+            for node in reservation.nodes:
+                detail = f"reservation {reservation.name}"
+                yield _claim(node, ClaimSource.RESERVED, reservation.start, detail)
 
 
 def _by_node(claims: Iterator[Claim]) -> dict[NodeName, list[Claim]]:

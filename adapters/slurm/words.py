@@ -37,6 +37,7 @@ CLOSED = frozenset(
     {
         "DRAIN",
         "DYNAMIC_FUTURE",
+        "EXTERNAL",
         "FAIL",
         "INVALID_REG",
         "MAINTENANCE",

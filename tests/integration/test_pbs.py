@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,14 @@ from tests.testbed import wait_until
 pytestmark = pytest.mark.bed
 
 
-@pytest.fixture
-def pbs(tmp_path: Path) -> PbsBench:
+@pytest.fixture(scope="module")
+def pbs(tmp_path_factory: pytest.TempPathFactory) -> PbsBench:
     """Return the batch system of two nodes, in real time."""
-    return PbsBench(tmp_path, nodes=2, clock=SystemClock(), real_time=True)
+    folder = tmp_path_factory.mktemp("pbs")
+    return PbsBench(folder, nodes=2, clock=SystemClock(), real_time=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service(pbs: PbsBench) -> Iterator[Service]:
     batch = {"kind": "pbs", "bin_dir": str(pbs.standins.bin_dir), "conf": "", "poll_seconds": 1}
     with Service.start(settings=QUICK | {"batch": batch}) as service:

@@ -1,5 +1,6 @@
 """The Slurm adapter on commands that fail in every way that was reported."""
 
+import re
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,11 +9,12 @@ import pytest
 
 from adapters.base import UnparsableError, UnreachableError
 from adapters.slurm.adapter import SlurmAdapter, SlurmSettings
-from adapters.slurm.parse import CONFIG, JOBS, NODES, VERSION
-from daemon.core.types import NodeName, NodeState
+from adapters.slurm.parse import CONFIG, JOBS, NODES, RESERVATIONS, VERSION
+from daemon.core.types import ClaimSource, NodeName, NodeState
 
 DATA = Path(__file__).parents[1] / "data/slurm-22.05.8/look"
-NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
+RESERVED = DATA.parent / "07-reservation/scontrol_show_reservation.out"
+NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 TIMED_OUT = "slurm_load_jobs error: Socket timed out on send/recv operation"
 
@@ -40,7 +42,8 @@ class Programs:
         self.say("squeue", f"cat {DATA}/allocated/squeue.out")
         self.say(
             "scontrol",
-            f'case "$*" in *node*) cat {DATA}/allocated/scontrol_show_node.out;;'
+            f'case "$*" in *reservation*) cat {RESERVED};;'
+            f" *node*) cat {DATA}/allocated/scontrol_show_node.out;;"
             f" *config*) cat {DATA}/idle/config.out;; *) cat {DATA}/idle/version.out;; esac",
         )
 
@@ -67,17 +70,54 @@ def adapter(programs: Programs) -> SlurmAdapter:
 def test_a_look_is_two_commands(adapter: SlurmAdapter, programs: Programs) -> None:
     """
     The version is asked for once, then each look costs the controller two questions.
+
+    Now and then reservations are asked for instead of jobs, but not twice in a row.
     """
     assert "" == adapter.version
-    adapter.look()
-    adapter.look()
-    cluster = adapter.look()
+    for _ in range(12):
+        cluster = adapter.look()
 
     assert NOW == cluster.taken
     assert "22.05.8" == adapter.version
     assert NodeState.BUSY is cluster.nodes[NodeName("n1")].state
     look = [" ".join(NODES), " ".join(JOBS)]
-    assert [" ".join(VERSION), *look * 3] == programs.calls()
+    other = [" ".join(NODES), " ".join(RESERVATIONS)]
+    expected = look + other + look * 8 + other + look
+    assert [" ".join(VERSION), *expected] == programs.calls()
+
+
+def test_a_reservation_to_come_is_a_claim_with_a_time(adapter: SlurmAdapter) -> None:
+    """
+    Slurm flags nodes of reservations that are on; of the others only the list tells.
+    """
+    adapter.look()
+    nodes = adapter.look().nodes
+    begin = datetime.fromisoformat(re.findall(r"=later StartTime=(\S+)", RESERVED.read_text())[0])
+    found = {
+        (claim.detail, claim.at)
+        for node in nodes.values()
+        for claim in node.claims
+        if claim.source is ClaimSource.RESERVED
+    }
+
+    assert {("reservation later", begin.replace(tzinfo=UTC))} == found
+    assert NodeState.IDLE is nodes[NodeName("n4")].state
+
+
+def test_who_a_node_is_planned_for_is_asked_first(
+    adapter: SlurmAdapter, programs: Programs
+) -> None:
+    """
+    A node that has just been planned is not taken for one that is wanted at once.
+    """
+    adapter.look()
+    planned = f"{DATA}/planned/scontrol_show_node.out"
+    programs.say("scontrol", f"cat {planned}")
+    programs.say("squeue", f"cat {DATA}/planned/squeue.out")
+    (claim,) = adapter.look().nodes[NodeName("n2")].claims
+
+    assert ClaimSource.PLANNED is claim.source
+    assert " ".join(JOBS) == programs.calls()[-1]
 
 
 def test_only_our_own_environment_is_there(
@@ -141,6 +181,7 @@ def test_without_the_jobs_the_answer_is_partial(
     """
     Nodes in use are wanted as ever, with the claims that were known; none is idle any more.
     """
+    adapter.look()
     before = adapter.look().nodes
     programs.say("squeue", script)
     found = adapter.look()
@@ -163,6 +204,7 @@ def test_half_an_answer_is_none(adapter: SlurmAdapter, programs: Programs, end: 
     """
     A command that dies while it prints does not make nodes or jobs vanish.
     """
+    adapter.look()
     adapter.look()
     for program, file in (("squeue", "squeue.out"), ("scontrol", "scontrol_show_node.out")):
         half = (DATA / "allocated" / file).stat().st_size // 2

@@ -1,7 +1,7 @@
 """Slurm's text as real clusters printed it, in every situation that was captured."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from adapters.slurm.parse import (
     parse_config,
     parse_jobs,
     parse_nodes,
+    parse_reservations,
     parse_version,
 )
 from adapters.slurm.picture import draw
@@ -170,6 +171,33 @@ def test_a_reservation_is_named_where_slurm_names_it() -> None:
     ):
         (claim,) = picture(DATA / f"slurm-{version}/07-reservation")[NodeName("n3")].claims
         assert (ClaimSource.RESERVED, detail) == (claim.source, claim.detail)
+
+
+@pytest.mark.parametrize("version", ["22.05.8", "24.11.5"])
+def test_reservations_to_come_are_read(version: str) -> None:
+    """
+    Each with its begin and its nodes; of those that are on only the nodes tell.
+    """
+    folder = DATA / f"slurm-{version}/07-reservation"
+    found = parse_reservations(read(folder / "scontrol_show_reservation.out"))
+    starts = {reservation.name: reservation.start for reservation in found}
+    nodes = draw(
+        parse_nodes(read(folder / "scontrol_show_node.out")),
+        (),
+        starts["maint1"],
+        found,
+    )
+    claims = [
+        claim.detail
+        for claim in nodes[NodeName("n3")].claims
+        if claim.source is ClaimSource.RESERVED and claim.at > starts["maint1"]
+    ]
+
+    assert {"maint1", "alice_1", "later"} == set(starts)
+    assert timedelta(hours=2) == starts["later"] - starts["maint1"]
+    assert ["reservation later"] == claims
+    empty = DATA / f"slurm-{version}/01-idle/scontrol_show_reservation.out"
+    assert () == parse_reservations(read(empty))
 
 
 @pytest.mark.parametrize("version", ["22.05.8", "24.11.5"])

@@ -101,3 +101,41 @@ def test_another_prolog_must_run_ours() -> None:
         == (finding)
     )
     assert () == findings({**GOOD, **several}, site)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("21.08.8-2", "older than 22.05"),
+        ("26.11.0", "newer than what stopgap was tried with"),
+        ("27.05.1", "newer than what stopgap was tried with"),
+    ],
+)
+def test_a_version_that_was_not_tried_is_told(version: str, told: str) -> None:
+    """
+    Its text is read as that of the nearest one.
+    """
+    site = Site(version=version, uid=0, hook_seconds=60, hook_path="")
+    (finding,) = findings({**GOOD, "SLURM_VERSION": version}, site)
+
+    assert told in finding
+
+
+@pytest.mark.parametrize("version", ["22.05.8", "23.11.10", "25.11.1-1", "26.05.5"])
+def test_versions_that_are_known_are_no_finding(version: str) -> None:
+    """
+    From 22.05 to 26.05 the text is the same.
+    """
+    site = Site(version=version, uid=0, hook_seconds=60, hook_path="")
+
+    assert () == findings({**GOOD, "SLURM_VERSION": version}, site)
+
+
+def test_hidden_reservations_are_found() -> None:
+    """
+    Who may not see them learns of them when they begin.
+    """
+    site = Site(version="22.05.8", uid=1000, hook_seconds=60, hook_path="")
+    (finding,) = findings({**GOOD, "PrivateData": "reservations"}, site)
+
+    assert "hides reservations from uid 1000" in finding
