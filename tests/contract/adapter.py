@@ -20,8 +20,8 @@ class Bench(Protocol):
     def nodes(self) -> tuple[NodeName, ...]: ...
 
     @property
-    def idle_words(self) -> str:
-        """What the batch system calls a node of whose cores none is given away."""
+    def full_words(self) -> str:
+        """What the batch system calls a node all of whose cores are given away."""
 
     def submit(self, *nodes: NodeName, limit: timedelta = timedelta(minutes=10)) -> int:
         """Let a priority job ask for exactly these nodes, whole, and return its id."""
@@ -190,7 +190,7 @@ class AdapterContract:
         job = bench.submit(node)
         bench.until(lambda cluster: cluster.nodes[node].state is NodeState.BUSY)
         bench.suspend(job)
-        cluster = bench.until(lambda cluster: bench.idle_words in cluster.nodes[node].words)
+        cluster = bench.until(lambda cluster: bench.full_words not in cluster.nodes[node].words)
 
         assert NodeState.BUSY is cluster.nodes[node].state
         assert ClaimSource.ALLOCATED in sources(cluster.nodes[node])

@@ -26,7 +26,7 @@ def cluster(*nodes: str, cores: int = _CORES) -> PbsCluster:
 class PbsBench:
     """Makes things happen through qsub, qdel, qsig and pbsnodes."""
 
-    idle_words = "free"
+    full_words = "job-busy"
 
     def __init__(
         self, folder: Path, nodes: int = 4, clock: Clock | None = None, *, real_time: bool = False

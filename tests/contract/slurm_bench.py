@@ -15,7 +15,7 @@ _SECONDS = 60
 class SlurmBench:
     """Makes things happen through sbatch, scancel and scontrol."""
 
-    idle_words = "IDLE"
+    full_words = "ALLOCATED"
 
     def __init__(self, bed: Bed) -> None:
         self.bed = bed

@@ -17,7 +17,7 @@ from tests.contract.adapter import AdapterContract, Bench
 class MockBench:
     """A model of four nodes; time passes by one second at a time."""
 
-    idle_words = "IDLE"
+    full_words = "ALLOCATED"
 
     def __init__(self) -> None:
         self.nodes = tuple(NodeName(f"n{number}") for number in range(1, 5))

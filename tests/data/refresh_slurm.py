@@ -18,6 +18,7 @@ from tests.testbed import Bed
 
 _HERE = Path(__file__).parent
 _FILES = {"scontrol_show_node": parse.NODES, "squeue": parse.JOBS}
+_MORE = {"reserved": {"scontrol_show_reservation": parse.RESERVATIONS}}
 _ENV = {"SLURM_TIME_FORMAT": "%s"}
 _SECONDS = 30
 
@@ -32,7 +33,7 @@ def main() -> None:
         shutil.rmtree(top, ignore_errors=True)
         for name, situation in SITUATIONS.items():
             with situation(bench):
-                for file, argv in _FILES.items():
+                for file, argv in (_FILES | _MORE.get(name, {})).items():
                     _keep(bench, top / name / file, argv)
             bench.reset()
             print(name)
@@ -129,7 +130,8 @@ def _suspended(bench: SlurmBench) -> Iterator[None]:
     job = bench.submit(bench.nodes[0])
     bench.until(_shows(bench.nodes[0], "ALLOCATED"))
     bench.suspend(job)
-    bench.until(_shows(bench.nodes[0], "IDLE"))
+    # Called IDLE by 22.05, MIXED by 26.05.
+    bench.until(lambda cluster: not _shows(bench.nodes[0], "ALLOCATED")(cluster))
     yield
 
 

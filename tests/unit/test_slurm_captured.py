@@ -18,7 +18,8 @@ from adapters.slurm.picture import draw
 from daemon.core.types import ClaimSource, Node, NodeName, NodeState
 
 DATA = Path(__file__).parents[1] / "data"
-TAKEN = datetime(2026, 12, 1, 12, tzinfo=UTC)
+#: After everything that was captured.
+TAKEN = datetime(2026, 12, 3, tzinfo=UTC)
 NODE_FILES = sorted(DATA.glob("slurm-*/**/scontrol_show_node.out"))
 OLD_JOB_FILES = sorted(DATA.glob("slurm-*/[0-9]*/squeue.out"))
 LOOKS = sorted(path.parent for path in DATA.glob("slurm-*/look/*/squeue.out"))
@@ -246,6 +247,17 @@ def test_our_own_commands_are_understood(folder: Path) -> None:
     assert claims == {
         name: [claim.source for claim in node.claims] for name, node in nodes.items() if node.claims
     }
+
+
+def test_the_newest_slurm_tells_of_reservations_in_seconds() -> None:
+    """
+    The format of moments that stopgap asks for counts for reservations too.
+    """
+    folder = DATA / "slurm-26.05.5/look/reserved"
+    found = parse_reservations(read(folder / "scontrol_show_reservation.out"))
+
+    assert [("n1",), ("n2",)] == [reservation.nodes for reservation in found]
+    assert {2026} == {reservation.start.year for reservation in found}
 
 
 def test_a_dead_controller_prints_nothing_on_stdout() -> None:

@@ -1,0 +1,1 @@
+SLURM_TIME_FORMAT=%s scontrol show node --all --oneliner
