@@ -62,10 +62,11 @@ def _node(
     own = list(_own_claims(host, vnodes, listed, reservations, taken))
     claims = sorted((*listed, *own), key=lambda claim: (claim.at, claim.source, claim.detail))
     states = [vnode.state for vnode in vnodes]
-    sources = {claim.source for claim in claims if claim.at <= taken}
     state = words.judge(states, held=ClaimSource.ALLOCATED in {c.source for c in claims})
-    kept = ClaimSource.RESERVED in sources or any(
-        claim.source is ClaimSource.PLANNED for claim in claims
+    kept = any(
+        claim.source is ClaimSource.PLANNED
+        or (claim.source is ClaimSource.RESERVED and claim.at <= taken)
+        for claim in claims
     )
     if state is NodeState.IDLE and kept:
         state = NodeState.UNAVAILABLE
@@ -89,33 +90,42 @@ def _own_claims(
     taken: datetime,
 ) -> Iterator[Claim]:
     """Yield the claims that the host makes by itself."""
-    wanted = dict(words.wanted(vnode.state for vnode in vnodes))
     named = _united(vnode.reservations for vnode in vnodes)
     on = [name for name in named if reservations.get(name, taken) <= taken]
-    if ClaimSource.RESERVED in wanted and on:
-        wanted[ClaimSource.RESERVED] += f" ({', '.join(on)})"
-    elif on:
-        wanted[ClaimSource.RESERVED] = f"reservation {', '.join(on)}"
     for name in named:
         if name not in on:
             at = reservations[name]
             yield _claim(host, ClaimSource.RESERVED, at, f"reservation {name}")
     known = {claim.detail for claim in listed if claim.source is ClaimSource.ALLOCATED}
     # Jobs of others may be hidden from qstat (query_other_jobs), never from their nodes.
-    jobs = [f"priority job {job}" for job in _united(vnode.jobs for vnode in vnodes)]
-    for job in jobs:
-        if job not in known:
-            yield _claim(host, ClaimSource.ALLOCATED, taken, job)
-    held = any(
-        vnode.assigned or words.judge([vnode.state], held=False) is NodeState.BUSY
-        for vnode in vnodes
-    )
-    # What a reservation that is on has is assigned too.
-    explained = known or jobs or wanted.keys() & {ClaimSource.ALLOCATED, ClaimSource.RESERVED}
-    if held and not explained:
+    jobs = {f"priority job {job}" for job in _united(vnode.jobs for vnode in vnodes)}
+    for job in sorted(jobs - known):
+        yield _claim(host, ClaimSource.ALLOCATED, taken, job)
+    wanted = _wanted(vnodes, on)
+    # What a reservation that is on has is given away too.
+    told = known | jobs or wanted.keys() & {ClaimSource.ALLOCATED, ClaimSource.RESERVED}
+    if not told and _held(vnodes):
         wanted[ClaimSource.ALLOCATED] = "a job that PBS does not list"
     for source, detail in wanted.items():
         yield _claim(host, source, taken, detail)
+
+
+def _wanted(vnodes: list[VnodeRecord], on: list[str]) -> dict[ClaimSource, str]:
+    """Return who wants the host now by its words and its reservations."""
+    wanted = dict(words.wanted(vnode.state for vnode in vnodes))
+    if on:
+        names = ", ".join(on)
+        said = wanted.get(ClaimSource.RESERVED)
+        wanted[ClaimSource.RESERVED] = f"{said} ({names})" if said else f"reservation {names}"
+    return wanted
+
+
+def _held(vnodes: list[VnodeRecord]) -> bool:
+    """Tell whether something of the host is given away, by its own words."""
+    return any(
+        vnode.assigned or words.judge([vnode.state], held=False) is NodeState.BUSY
+        for vnode in vnodes
+    )
 
 
 def _united(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -47,10 +47,10 @@ class SlurmBench:
     def undrain(self, node: NodeName) -> None:
         self._update(node, "state=resume")
 
-    def reserve(self, node: NodeName, *, maintenance: bool) -> None:
+    def reserve(self, node: NodeName, *, maintenance: bool, after: float = 0.0) -> None:
         flags = ["flags=maint"] if maintenance else []
         argv = ["scontrol", "create", "reservation", f"nodes={node}", "users=root"]
-        self.bed.run([*argv, "starttime=now", "duration=60", *flags])
+        self.bed.run([*argv, f"starttime=now+{after:.0f}", "duration=60", *flags])
 
     def cut(self) -> None:
         # Not SIGKILL: a controller that cannot save its state forgets its latest jobs.

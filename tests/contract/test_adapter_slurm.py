@@ -1,6 +1,7 @@
 """Slurm, the real one, keeps what every batch adapter promises."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -80,6 +81,20 @@ def test_a_held_job_claims_nothing(slurm: SlurmBench) -> None:
     slurm.hold(waiting)
 
     slurm.until(lambda cluster: cluster.nodes[idle].state is NodeState.IDLE)
+
+
+def test_a_reservation_to_come_is_a_claim_with_a_time(slurm: SlurmBench) -> None:
+    """
+    Its node is idle until then; Slurm itself flags it only when it begins.
+    """
+    node = slurm.nodes[0]
+    slurm.reserve(node, maintenance=False, after=1800)
+    found = slurm.until(lambda cluster: bool(cluster.nodes[node].claims))
+    (claim,) = found.nodes[node].claims
+
+    assert (ClaimSource.RESERVED, "IDLE") == (claim.source, found.nodes[node].words)
+    assert NodeState.IDLE is found.nodes[node].state
+    assert timedelta(minutes=28) < claim.at - found.taken < timedelta(minutes=31)
 
 
 def test_a_controller_that_has_just_started_knows_nothing(slurm: SlurmBench) -> None:
