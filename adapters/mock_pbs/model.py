@@ -77,11 +77,17 @@ class Model:
             self.cycle()
 
     def resume(self, number: int) -> None:
-        """Let a suspended job go on where it was stopped."""
+        """Let a suspended job go on where it was stopped, if its cores are free."""
         job = self.job(number)
-        if job.state == "S":
-            job.state, job.substate, job.modified = "R", 42, self.now
-            self._touch(job)
+        if job.state != "S":
+            return
+        job.state = "R"
+        names = {chunk.vnode for chunk in job.has}
+        if any(self.taken(name) > self.vnode(name).ncpus for name in names):
+            job.state = "S"
+            return
+        job.substate, job.modified = 42, self.now
+        self._touch(job)
 
     def hold(self, number: int, kind: str = "u") -> None:
         """Let a waiting job wait longer."""

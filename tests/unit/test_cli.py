@@ -359,6 +359,13 @@ def test_status_begins_with_the_sentence(run: Run) -> None:
     assert "! n2 does not answer" == lines[-1]
 
 
+def test_status_tells_how_old_its_picture_is(run: Run) -> None:
+    """Everything is decided on the batch system's last answer."""
+    (line,) = (line for line in run("status").text.splitlines() if line.startswith("answered"))
+
+    assert line.endswith(", 12 s ago; the last question took 0.017 s")
+
+
 def test_nodes_are_a_table(run: Run) -> None:
     """What a node does and who wants it."""
     _, row = run("nodes").text.splitlines()
