@@ -1,7 +1,7 @@
 """PBS as a batch system: asks, has the answers parsed, and puts them together."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -48,6 +48,10 @@ class PbsAdapter:
         self._jobs: tuple[parse.JobRecord, ...] = ()
         self._asked: datetime | None = None
         self._reservations: Mapping[str, datetime] = {}
+        #: Jobs that nodes told of and qstat did not, in the last look.
+        self._missing: AbstractSet[str] = frozenset()
+        #: Why the list of jobs is not to be trusted; empty when it is.
+        self._hidden = ""
         #: The names that were asked for, and how many looks ago.
         self._named: AbstractSet[str] = frozenset()
         self._looks = 0
@@ -81,16 +85,17 @@ class PbsAdapter:
         if not vnodes:
             raise UnreachableError("pbsnodes lists no nodes")
         named = frozenset(name for vnode in vnodes for name in vnode.reservations)
-        trouble = ""
         try:
-            self._learn_more(named, taken)
+            trouble = self._learn_more(vnodes, named, taken)
         except AdapterError as exc:
             self._asked, trouble = None, str(exc)
         drawn = draw(vnodes, self._jobs, self._reservations, taken)
         return Cluster(nodes=doubted(drawn) if trouble else drawn, taken=taken, partial=trouble)
 
-    def _learn_more(self, named: AbstractSet[str], taken: datetime) -> None:
-        """Ask for the jobs, or now and then for the reservations that nodes name."""
+    def _learn_more(
+        self, vnodes: Iterable[parse.VnodeRecord], named: AbstractSet[str], taken: datetime
+    ) -> str:
+        """Ask for the jobs, or now and then for the reservations; return what is missing."""
         asked, self._asked = self._asked, None
         if self._is_due(named) and asked is not None and taken - asked <= _JOBS_STAND:
             # A second command that comes instead of the other one, and not twice in a row.
@@ -100,6 +105,24 @@ class PbsAdapter:
             self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
             self._looks += 1
             self._asked = taken
+            self._doubt({job for vnode in vnodes for job in vnode.jobs})
+        return self._hidden
+
+    def _doubt(self, running: AbstractSet[str]) -> None:
+        """
+        Find out whether qstat hides jobs that their nodes tell of.
+
+        Both answers come from one server, a moment apart: a job that is missing twice was
+        not just started.  Of hidden jobs that are suspended nothing at all is seen, so what
+        was found out once holds until running jobs are listed again.
+        """
+        missing = running - {job.id for job in self._jobs}
+        hidden, self._missing = missing & self._missing, missing
+        if hidden:
+            few = ", ".join(sorted(hidden)[:5])
+            self._hidden = f"qstat hides jobs that run ({few}): see query_other_jobs"
+        elif running and not missing:
+            self._hidden = ""
 
     def _is_due(self, named: AbstractSet[str]) -> bool:
         return not named <= self._named or (bool(named) and self._looks >= _RESERVATION_LOOKS)
@@ -121,6 +144,7 @@ class PbsAdapter:
         asked = examine.Asked(
             version=self._version,
             uid=os.geteuid(),
+            host=os.uname().nodename,
             server=server,
             hooks=hooks,
             hooks_trouble=hooks_trouble,

@@ -25,6 +25,8 @@ class Asked:
     #: Of the commands that are run here.
     version: str
     uid: int
+    #: Where they are run.
+    host: str
     server: Mapping[str, str]
     hooks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Why the hooks are not known; empty when they are.
@@ -46,11 +48,13 @@ def findings(asked: Asked) -> tuple[str, ...]:
 
 
 def _private(asked: Asked) -> Iterator[str]:
-    if asked.server.get("query_other_jobs") == "False" and asked.uid != 0:
+    home = asked.server.get("server_host", "").split(".", 1)[0]
+    is_manager = asked.uid == 0 and asked.host.split(".", 1)[0] == home
+    if asked.server.get("query_other_jobs") == "False" and not is_manager:
         yield (
-            f"query_other_jobs=False hides jobs from uid {asked.uid}: run stopgap as root on the "
-            "server's host, or as one of its managers, or it takes nodes with suspended jobs for "
-            "idle"
+            f"query_other_jobs=False hides jobs from uid {asked.uid} here: run stopgap as root on "
+            "the server's host, or make it one of its managers. Nothing is started otherwise, for "
+            "nodes with suspended jobs look idle"
         )
 
 

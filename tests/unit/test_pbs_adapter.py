@@ -318,10 +318,40 @@ def test_hooks_that_cannot_be_listed_are_told(adapter: PbsAdapter, programs: Pro
 
 def test_hidden_jobs_are_found() -> None:
     """
-    An ordinary user may not see suspended jobs of others; root on the server's host does.
+    Only root on the server's host is sure to see suspended jobs of others.
     """
+    server = {"query_other_jobs": "False", "server_host": "head.site"}
+    assert () == findings(Asked(version="1", uid=0, host="head", server=server))
+    for uid, host in ((1000, "head"), (0, "other")):
+        (found,) = findings(Asked(version="1", uid=uid, host=host, server=server))
+        assert f"hides jobs from uid {uid}" in found
 
-    server = {"query_other_jobs": "False"}
-    assert () == findings(Asked(version="1", uid=0, server=server))
-    (found,) = findings(Asked(version="1", uid=1000, server=server))
-    assert "hides jobs from uid 1000" in found
+
+def test_hidden_jobs_are_noticed(adapter: PbsAdapter, programs: Programs) -> None:
+    """
+    Where nodes tell of jobs that qstat does not list, no node is called idle.
+    """
+    programs.say("qstat", "exit 0")
+    assert "" == adapter.look().partial
+    found = adapter.look()
+    assert "qstat hides jobs that run (2.vm, 3.vm)" in found.partial
+    assert NodeState.IDLE not in {node.state for node in found.nodes.values()}
+
+    # All of them may be suspended now.
+    programs.nodes(
+        read(DATA / "pbsnodes_a_dsv.out").replace("|jobs=2.vm", "|x=").replace("|jobs=3", "|y=")
+    )
+    assert adapter.look().partial
+
+    programs.nodes(read(DATA / "pbsnodes_a_dsv.out"))
+    programs.say("qstat", f"cat {DATA}/qstat_f_dsv.out")
+    assert "" == adapter.look().partial
+
+
+def test_a_job_that_has_just_started_is_not_hidden(adapter: PbsAdapter, programs: Programs) -> None:
+    """
+    The two answers are a moment apart.
+    """
+    for number in range(3):
+        programs.nodes(read(DATA / "pbsnodes_a_dsv.out").replace("3.vm/", f"10{number}.vm/"))
+        assert "" == adapter.look().partial
