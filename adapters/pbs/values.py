@@ -3,7 +3,6 @@
 import re
 from datetime import UTC, datetime
 
-_FIELD = re.compile(r"((?:\\.|[^|\\])*\\?)(?:\||$)", re.DOTALL)
 _VNODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\]#@-]*")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _SIZE = re.compile(r"([0-9]{1,15})([kmgtp]?)([bw]?)", re.IGNORECASE)
@@ -16,8 +15,15 @@ _POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 def fields(line: str) -> list[str]:
-    """Split a line of ``qstat`` where ``|`` is not escaped; the escapes are left."""
-    return line.split("|") if "\\" not in line else _FIELD.findall(line)
+    """
+    Split a line of ``qstat`` where ``|`` is not escaped; the escapes are left.
+
+    A backslash is doubled unless a quote or a comma follows, so pairs come first.
+    """
+    if "\\" not in line:
+        return line.split("|")
+    parts = line.replace("\\\\", "\0").replace("\\|", "\1").split("|")
+    return [part.replace("\1", "\\|").replace("\0", "\\\\") for part in parts]
 
 
 def pair(field: str) -> tuple[str, str, str]:
