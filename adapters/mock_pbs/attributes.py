@@ -34,7 +34,15 @@ _JOB_ORDER = (
     *("Execution_Time", "exec_host", "exec_vnode", "Hold_Types", "Join_Path", "Keep_Files"),
     *("Mail_Points", "mtime", "Output_Path", "Priority", "qtime", "Rerunable"),
     *(f"Resource_List.{key}" for key in ("mem", "ncpus", "ngpus", "nodect", "place", "select")),
-    *("Resource_List.walltime", "schedselect", "stime", "session_id", "jobdir", "substate"),
+    *(
+        "Resource_List.walltime",
+        "schedselect",
+        "obittime",
+        "stime",
+        "session_id",
+        "jobdir",
+        "substate",
+    ),
     *("Variable_List", "euser", "egroup", "hashname", "queue_rank", "queue_type", "comment"),
     *("etime", "run_count", "Exit_status", "Submit_arguments", "estimated.exec_vnode"),
     *("estimated.start_time", "project", "run_version", "topjob", "Submit_Host"),
@@ -156,7 +164,7 @@ def _asked(model: Model, job: Job) -> Iterator[tuple[str, "str | float"]]:
         "Output_Path": f"{server}:/tmp/jobs/",
         "Priority": "0",
         "qtime": job.created,
-        "Rerunable": "True",
+        "Rerunable": str(job.rerunnable),
         "Resource_List.ncpus": str(sum(chunk.ncpus for chunk in job.asked)),
         "Resource_List.nodect": str(len(job.asked)),
         "Resource_List.place": job.place,
@@ -196,16 +204,18 @@ def _done(model: Model, job: Job) -> Iterator[tuple[str, "str | float"]]:
         )
         yield "exec_vnode", chunks_text(job.has)
         yield "stime", job.started
-        yield "hashname", f"{job.number}.{model.cluster.server}"
         if job.substate != _STARTING:
             yield "jobdir", f"/home/{job.owner}"
-        yield "run_version", str(job.runs)
         when = time.strftime("%a %b %d at %H:%M", time.gmtime(job.started))
         yield "comment", f"Job run at {when} on {chunks_text(job.has)}"
-    elif job.state == "Q":
-        yield "comment", job.comment or "Not Running: Not enough free nodes available"
+    elif job.state == "Q" and job.comment:
+        yield "comment", job.comment
     if job.runs:
+        yield "hashname", f"{job.number}.{model.cluster.server}"
         yield "run_count", str(job.runs)
+        yield "run_version", str(job.runs)
+    if job.died is not None:
+        yield "obittime", job.died
     if job.exit_status is not None:
         yield "Exit_status", str(job.exit_status)
     if job.expected is not None:

@@ -7,9 +7,13 @@ first jobs that wait (``strict_ordering`` with ``backfill_depth``).
 import re
 
 from adapters.mock_pbs.nouns import QUEUES, Chunk, Cluster, Job, Reservation, Vnode
-from adapters.mock_pbs.schedule import end_of, expect, room
+from adapters.mock_pbs.schedule import NEVER, end_of, expect, room, victims
 
 _UNITS = {"": 0, "kb": 0, "mb": 10, "gb": 20}
+
+
+#: Substates of jobs that the scheduler has suspended, and is about to requeue.
+_PREEMPTED, _REQUEUED = 45, 60
 
 
 class RefusedError(Exception):
@@ -35,6 +39,7 @@ class Model:
         place: str = "free",
         walltime: int | None = None,
         held: bool = False,
+        rerunnable: bool = True,
         arguments: str = "",
     ) -> Job:
         """Enqueue a job."""
@@ -55,6 +60,7 @@ class Model:
             created=self.now,
             modified=self.now,
             arguments=arguments,
+            rerunnable=rerunnable,
         )
         self.cluster.next_job += 1
         self.cluster.jobs.append(job)
@@ -141,24 +147,65 @@ class Model:
             self._release(job)
             self.cluster.jobs.remove(job)
         self.cluster.reservations = [r for r in self.cluster.reservations if r.end > self.now]
+        for job in [job for job in self.cluster.jobs if (job.dies or NEVER) <= self.now]:
+            self._preempted(job)
+        if any(job.dies is not None for job in self.cluster.jobs):
+            # Nothing starts anywhere until the last victim is gone.
+            return
+        while self._serve():
+            pass
+        for job in [job for job in self.cluster.jobs if job.substate == _PREEMPTED]:
+            self.resume(job.number)
+
+    def _serve(self) -> bool:
+        """Start what fits; return whether jobs were suspended, so that more fits now."""
         kept: list[Job] = []
         for job in self._waiting():
             job.expected, job.planned = None, []
             chunks = room(self.cluster, job, self.now, kept)
             if chunks is not None:
                 self._start(job, chunks)
-            elif len(kept) < self.cluster.backfill_depth:
-                found = expect(self.cluster, job, kept)
-                if found is not None:
-                    job.expected, job.planned = found
-                    kept.append(job)
+            elif found := victims(self.cluster, job, self.now):
+                self._preempt(found)
+                return self.cluster.preempt_order == "S"
+            else:
+                self._keep_waiting(job, kept)
+        return False
+
+    def _keep_waiting(self, job: Job, kept: list[Job]) -> None:
+        job.comment = "Not Running: Not enough free nodes available"
+        if len(kept) < self.cluster.backfill_depth:
+            found = expect(self.cluster, job, kept)
+            if found is not None:
+                job.expected, job.planned = found
+                kept.append(job)
+
+    def _preempt(self, victims_of_one: list[Job]) -> None:
+        for job in victims_of_one:
+            job.modified = self.now
+            if self.cluster.preempt_order == "S":
+                job.state, job.substate = "S", _PREEMPTED
+                self._touch(job)
+            else:
+                job.dies = self.now + self.cluster.kill_delay
+                if self.cluster.preempt_order == "R":
+                    job.substate = _REQUEUED
+
+    def _preempted(self, job: Job) -> None:
+        self._release(job)
+        if self.cluster.preempt_order == "D":
+            self.cluster.jobs.remove(job)
+            return
+        job.state, job.substate, job.exit_status = "Q", 10, -11
+        job.died, job.modified, job.dies = self.now, self.now, None
+        job.has, job.slots, job.started = [], [], None
 
     def _waiting(self) -> list[Job]:
         waiting = [job for job in self.cluster.jobs if job.state == "Q"]
         return sorted(waiting, key=lambda job: (-QUEUES[job.queue], job.number))
 
     def _over(self, job: Job) -> bool:
-        return job.state == "R" and end_of(job, job.started) <= self.now
+        return job.state == "R" and job.dies is None and end_of(job, job.started) <= self.now
 
     def _start(self, job: Job, chunks: list[Chunk]) -> None:
         job.state, job.substate, job.started, job.modified = "R", 42, self.now, self.now

@@ -69,6 +69,10 @@ class Job:
     expected: float | None = None
     planned: list[Chunk] = field(default_factory=list)
     exit_status: int | None = None
+    #: When a preempted job is gone, and when one that was requeued was.
+    dies: float | None = None
+    died: float | None = None
+    rerunnable: bool = True
     #: Attributes as they are printed, over those that the model makes.
     attributes: dict[str, str] = field(default_factory=dict)
 
@@ -98,6 +102,8 @@ class Reservation:
 
 #: Queues and their priorities; the scheduler serves the highest first.
 QUEUES: Mapping[str, int] = {"workq": 200, "backfill": 0}
+#: Jobs of queues with this priority preempt those of the others (``preempt_queue_prio``).
+EXPRESS = 150
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,3 +122,7 @@ class Cluster:
     query_other_jobs: bool = True
     #: How many waiting jobs get an expected start.
     backfill_depth: int = 5
+    #: What happens to preempted jobs: R requeued, D deleted, S suspended; "" is nothing.
+    preempt_order: str = "R"
+    #: Seconds between SIGTERM and the end of a job that is requeued or deleted.
+    kill_delay: float = 10.0

@@ -120,7 +120,8 @@ def _qsub(model: Model, argv: Sequence[str]) -> Said:
     parser.add_argument("-q", default="workq")
     parser.add_argument("-l", action="append", default=[])
     parser.add_argument("-h", action="store_true")
-    for ignored in "ojerW":
+    parser.add_argument("-r", default="y")
+    for ignored in "ojeW":
         parser.add_argument(f"-{ignored}", default="")
     parser.add_argument("script", nargs="*")
     asked = parser.parse_args(argv)
@@ -134,6 +135,7 @@ def _qsub(model: Model, argv: Sequence[str]) -> Said:
             place=wanted.get("place", "free"),
             walltime=_seconds(wanted["walltime"]) if "walltime" in wanted else None,
             held=asked.h,
+            rerunnable=asked.r == "y",
             arguments=" ".join(argv),
         )
     except RefusedError as exc:

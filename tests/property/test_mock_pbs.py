@@ -36,9 +36,10 @@ acts = st.lists(
 )
 
 
-def cluster() -> Cluster:
+def cluster(order: str) -> Cluster:
     return Cluster(
-        vnodes=[Vnode(name=name, host=name.split("[", maxsplit=1)[0]) for name in VNODES]
+        preempt_order=order,
+        vnodes=[Vnode(name=name, host=name.split("[", maxsplit=1)[0]) for name in VNODES],
     )
 
 
@@ -50,9 +51,17 @@ def act(model: Model, what: str, which: int, size: int) -> None:
         place = ("free", "scatter", "excl")[which % 3]
         select = f"{1 + which % 2}:ncpus={size}" + (f":vnode={vnode}" if which > 6 else "")
         limit = None if which == 5 else size * 300
-        model.submit(select=select, place=place, walltime=limit, held=which == 4)
+        queue = ("workq", "backfill")[size % 2]
+        model.submit(
+            select=select,
+            place=place,
+            walltime=limit,
+            held=which == 4,
+            queue=queue,
+            rerunnable=which != 8,
+        )
     elif what == "wait":
-        model.now += size * 100
+        model.now += (size * 100, 6)[which % 2]
         model.cycle()
     elif what in marks:
         model.mark(vnode, offline=marks[what])
@@ -90,12 +99,12 @@ def check(model: Model) -> None:
         assert (ClaimSource.PLANNED in sources) == (name in planned)
 
 
-@given(acts)
-def test_the_picture_is_the_models(done: list[tuple[str, int, int]]) -> None:
+@given(acts, st.sampled_from(["R", "D", "S", ""]))
+def test_the_picture_is_the_models(done: list[tuple[str, int, int]], order: str) -> None:
     """
     Through two programs' text nothing is lost of what matters, and nothing is added.
     """
-    model = Model(cluster(), START_SECONDS)
+    model = Model(cluster(order), START_SECONDS)
     for what, which, size in done:
         try:
             act(model, what, which, size)

@@ -19,7 +19,7 @@ JOB_FACTS = (
     "session_id",
     "queue_rank",
 )
-SLEEPER = "-o /tmp/jobs/ -j oe -N {name} {rest}sleeper.sh"
+ARGUMENTS = "-o /tmp/jobs/ -j oe -N {name} {rest}{script}"
 
 
 def at(time: str) -> float:
@@ -40,11 +40,12 @@ def submit(
     rest: str = "",
     *,
     first: str = "",
+    script: str = "sleeper.sh",
     **more: object,
 ) -> int:
     """Enqueue a job as it was when the text was captured."""
     words = f"{first}-l select={select} {rest}"
-    arguments = SLEEPER.format(name=name, rest=words)
+    arguments = ARGUMENTS.format(name=name, rest=words, script=script)
     job = model.submit(name=name, owner=owner, select=select, arguments=arguments, **more)  # type: ignore[arg-type]  # what submit takes
     return job.number
 
@@ -119,11 +120,50 @@ def reserved(model: Model) -> None:
     model.reserve("n1", begin=at("07:03:25"), seconds=600, maintenance=False)
 
 
+def running(model: Model) -> None:
+    stub = "-l place=scatter -l walltime=30:00 "
+    submit(
+        model,
+        "bf_stub",
+        "bob",
+        "2:ncpus=4",
+        stub,
+        first="-q backfill -r y ",
+        script="stubborn.sh",
+        queue="backfill",
+        place="scatter",
+        walltime=1800,
+    )
+    rest = "-l walltime=30:00 "
+    plain = "1:ncpus=4"
+    first = "-q backfill "
+    submit(model, "bf_plain", "bob", plain, rest, first=first, queue="backfill", walltime=1800)
+
+
+def preempting(model: Model) -> None:
+    running(model)
+    model.now = at("06:57:38")
+    rest = "-l place=scatter -l walltime=10:00 "
+    select = "4:ncpus=4"
+    submit(
+        model,
+        "prio4",
+        "alice",
+        select,
+        rest,
+        script="stubborn.sh",
+        place="scatter",
+        walltime=600,
+    )
+
+
 SITUATIONS: dict[str, tuple[int, str, Callable[[Model], None]]] = {
     "01-idle": (1, "06:50:00", idle),
     "02-one-running": (2, "06:50:54", one_running),
     "03c-estimates-strict-true": (1196, "07:10:03", estimates),
     "04-multichunk": (21, "06:53:34", chunks),
+    "06-R-a-before": (46, "06:57:33", running),
+    "06-R-b-during": (46, "06:57:33", preempting),
     "07-offline": (61, "07:01:28", offline),
     "10-reservation": (70, "07:02:15", reserved),
     "14-vnodes": (1205, "07:10:45", vnodes),
@@ -278,3 +318,40 @@ def test_commands_change_what_others_see() -> None:
         assert after == state()
     assert 153 == run(model, "qdel", ["1.vm"]).code
     assert "qdel: illegally formed job identifier: nosuch\n" == run(model, "qdel", ["nosuch"]).err
+
+
+@pytest.mark.parametrize(
+    ("order", "during", "after"),
+    [("R", "R60 R60 Q10", "Q10 Q10 R42"), ("D", "R42 R42 Q10", "R42"), ("S", "S45 S45 R42", "")],
+)
+def test_preemption_is_as_it_was_observed(order: str, during: str, after: str) -> None:
+    """
+    Requeued and deleted jobs go on for their grace time, suspended ones are stopped at once.
+    """
+    model = Model(cluster(46), at("06:57:33"))
+    model.cluster.preempt_order = order
+    preempting(model)
+
+    def told() -> str:
+        return " ".join(f"{job.state}{job.substate}" for job in model.cluster.jobs)
+
+    assert during == told()
+    model.now += 11
+    model.cycle()
+    assert (after or during) == told()
+    model.now += 700
+    model.cycle()
+    # The priority job's time is up; what is left of the others goes on.
+    assert {"R": "R42 R42", "D": "", "S": "R42 R42"}[order] == told()
+
+
+def test_a_job_that_cannot_be_requeued_saves_all() -> None:
+    """
+    No job is preempted, and the priority job waits.
+    """
+    model = Model(cluster(46), at("06:57:33"))
+    model.submit(select="1:ncpus=4", queue="backfill", rerunnable=False)
+    model.submit(select="1:ncpus=4", queue="backfill")
+    model.submit(select="4:ncpus=4", place="scatter")
+
+    assert ["R", "R", "Q"] == [job.state for job in model.cluster.jobs]
