@@ -1,8 +1,11 @@
 """PBS's text as a real one printed it, in every situation that was captured."""
 
+import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +135,36 @@ def test_the_formats_say_the_same_of_jobs(situation: str) -> None:
     text = read(MASTER / situation / "qstat_f.out")
 
     assert read(MASTER / situation / "qstat_f_dsv.out") == jobs_dsv(text)
+
+
+def test_the_jobs_of_an_array_run_where_each_of_them_says() -> None:
+    """
+    With -t each has a line; one that has ended still names its node, and holds nothing.
+    """
+    text = read(MASTER / "05-array/qstat_ft_json.out")
+    lines = [
+        "|".join([f"Job Id: {name}", *_flat(attributes)])
+        for name, attributes in json.loads(text)["Jobs"].items()
+    ]
+    jobs = {job.id: job for job in parse_jobs("\n".join(lines) + "\n")}
+    held = {name for name, job in jobs.items() if job.vnodes}
+
+    assert 108 == len(jobs)
+    assert {f"24[{index}].vm" for index in (0, 2, 3, 4, 5, 6, 7, 8)} == held
+    assert ("B", "X", ("n2",)) == (
+        jobs["24[].vm"].state,
+        jobs["24[1].vm"].state,
+        jobs["24[2].vm"].vnodes,
+    )
+
+
+def _flat(attributes: dict[str, Any]) -> Iterator[str]:
+    """Print attributes as the other format does, all but lists of variables."""
+    for key, value in attributes.items():
+        pairs = value.items() if isinstance(value, dict) else ()
+        if key != "Variable_List":
+            yield from (f"{key}.{name}={each}" for name, each in pairs)
+            yield from () if pairs else (f"{key}={value}",)
 
 
 def test_sizes_add_up_over_vnodes() -> None:
