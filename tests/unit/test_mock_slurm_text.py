@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,33 @@ def test_an_idle_cluster_is_printed_as_in_each_release(version: str) -> None:
     assert read(folder / "scontrol_show_reservation.out") == (
         run(played, "scontrol", ["show", "reservation"], {}).out
     )
+
+
+@pytest.mark.parametrize("version", ["22.05.8", "24.11.5"])
+@pytest.mark.parametrize(("situation", "node"), [("05-drain", "n4"), ("07-reservation", "n3")])
+def test_single_nodes_are_printed_as_in_each_release(
+    version: str, situation: str, node: str
+) -> None:
+    """
+    Where a situation is the model's in one node only, that node's line is.
+    """
+    folder = DATA / f"slurm-{version}/{situation}"
+    captured = read(folder / "scontrol_show_node.out")
+    (line,) = (each for each in captured.split("\n") if each.startswith(f"NodeName={node} "))
+    at = 1_800_000_000.0
+    reason = re.search(r"Reason=(.*) \[root@(\S+)\]", line)
+    act = Act(at=at, what="reserve", begin=at, nodes=[node], seconds=3600, maintenance=True)
+    act.text = "maint1"
+    reasons = {}
+    if reason:
+        act = Act(at=at, what="drain", nodes=[node])
+        moment = datetime.fromisoformat(reason[2]).replace(tzinfo=UTC).timestamp()
+        reasons[node] = (reason[1], moment)
+    known = facts_of(captured, FACTS + SITE)
+    facts = text.Facts(version=version, seconds=False, nodes=known, reasons=reasons)
+
+    printed = run(ledger(version, at, act), "scontrol", ["show", "node"], {}, facts).out
+    assert line in printed.split("\n")
 
 
 @pytest.mark.parametrize("version", OWN)
