@@ -37,6 +37,7 @@ _JOB_KEYS = (
     "exec_host",
     "estimated.exec_vnode",
     "estimated.start_time",
+    "topjob",
 )
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -233,7 +234,9 @@ def _job(command: str, number: int, line: str) -> JobRecord:
     try:
         state = values["job_state"]
         where = values.get("exec_vnode") or values.get("exec_host", "")
-        planned = values.get("estimated.exec_vnode")
+        # A job that is not among the first any more may keep what was expected of it.
+        first = values.get("topjob") != "False"
+        planned = values.get("estimated.exec_vnode") if first else None
         return JobRecord(
             id=matched(_JOB, line.split("|", 1)[0].removeprefix(_JOB_START), "a job"),
             state=state,

@@ -1,12 +1,16 @@
 """From PBS's records to nodes and the claims on them.  Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from adapters.pbs import words
 from adapters.pbs.parse import JobRecord, VnodeRecord
 from daemon.core.types import Claim, ClaimSource, Node, NodeName, NodeState
+
+#: PBS leaves the expected start on a job that it plans no more; where it still does, it
+#: says anew with each cycle of its scheduler, of which there is one in ten minutes.
+_OUTDATED = timedelta(minutes=15)
 
 
 def draw(
@@ -44,6 +48,8 @@ def _job_claims(
     for job in jobs:
         detail = f"priority job {job.id}"
         if job.state in words.WAITING and job.expected is not None:
+            if job.expected < taken - _OUTDATED:
+                continue
             source, at, where = ClaimSource.PLANNED, job.expected, job.planned
         else:
             # Of a job that holds nothing no vnodes are told.

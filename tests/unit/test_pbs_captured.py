@@ -29,7 +29,7 @@ MEANINGS = {
         "b:1196,@1197,@1199,@1201 b:1196,@1197,@1199,@1201 b:1196,@1198,@1200 b:1196,@1198,@1200"
     ),
     "04-multichunk": "b:21,22 b:21 b:21 b:23",
-    "05-array": "b:@24[],@25[],24[0],24[8] b:24[2],24[3] b:24[4],24[5] b:24[6],24[7]",
+    "05-array": "b:24[0],24[8],@24[],@25[] b:24[2],24[3] b:24[4],24[5] b:24[6],24[7]",
     "06-C-b-during": "b:55,@57 b:55,@57 b:56,@57 u:@57",
     "06-C-c-after": "b:55,@57 b:55,@57 b:56,@57 u:@57",
     "06-D-b-during": "b:49 b:49 b:50 i",
@@ -65,7 +65,17 @@ def short(path: Path) -> str:
 def picture(folder: Path) -> dict[NodeName, Node]:
     vnodes = folder / "pbsnodes_av.out"
     text = read(vnodes if vnodes.exists() else folder / "pbsnodes_a.out")
-    return dict(draw(parse_nodes(nodes_dsv(text)), jobs_in(folder), {}, TAKEN))
+    return dict(draw(parse_nodes(nodes_dsv(text)), jobs_in(folder), {}, taken(folder)))
+
+
+def taken(folder: Path) -> datetime:
+    """Return when it was captured: the last moment in it that is no expected one."""
+    text = "".join(read(path) for path in folder.glob("*_[af].out"))
+    found = re.findall(
+        r"^ +(?!estimated|Execution_Time)\S+ = \w{3} (Dec  1 \S+ 2026)$", text, re.MULTILINE
+    )
+    moments = [datetime.strptime(each, "%b %d %H:%M:%S %Y").replace(tzinfo=UTC) for each in found]
+    return max(moments)
 
 
 def jobs_in(folder: Path) -> tuple[JobRecord, ...]:

@@ -157,6 +157,21 @@ def test_an_expected_start_is_a_claim_with_a_time() -> None:
     ]
     assert () == node(line(), job(job_state="H", exec_vnode="", **known)).claims
     assert () == node(line(), job(job_state="Q", exec_vnode="", **when)).claims
+    assert () == node(line(), job(job_state="Q", exec_vnode="", topjob="False", **known)).claims
+
+
+def test_an_expected_start_that_is_long_over_is_outdated() -> None:
+    """
+    PBS leaves it on a job that is not among the first any more.
+    """
+    for start, claims in (("11:50:03", 1), ("11:40:03", 0)):
+        when = {
+            "estimated__exec_vnode": "(n1:ncpus=4)",
+            "estimated__start_time": f"Tue Dec  1 {start} 2026",
+        }
+        found = node(line(), job(job_state="Q", exec_vnode="", **when))
+        assert claims == len(found.claims)
+        assert (NodeState.UNAVAILABLE if claims else NodeState.IDLE) is found.state
 
 
 def test_busy_by_its_load_is_a_claim() -> None:
