@@ -7,6 +7,7 @@ from pathlib import Path
 from adapters import commands
 from adapters.mock_slurm.ledger import Ledger, Shims
 from adapters.slurm.adapter import SlurmAdapter, SlurmSettings
+from daemon.clock import Clock
 from daemon.core.types import Cluster, NodeName
 from tests.contract.clock import ManualClock
 
@@ -16,9 +17,11 @@ class ShimsBench:
 
     full_words = "ALLOCATED"
 
-    def __init__(self, folder: Path, version: str) -> None:
-        self.nodes = tuple(NodeName(f"n{number}") for number in range(1, 5))
-        self.clock = ManualClock()
+    def __init__(
+        self, folder: Path, version: str, nodes: int = 4, clock: Clock | None = None
+    ) -> None:
+        self.nodes = tuple(NodeName(f"n{number}") for number in range(1, nodes + 1))
+        self.clock = clock or ManualClock()
         now = self.clock.now().timestamp()
         machines = [(str(node), 4, 4000) for node in self.nodes]
         self.shims = Shims(folder)
@@ -26,8 +29,14 @@ class ShimsBench:
         settings = SlurmSettings(bin_dir=str(self.shims.bin_dir), timeout_seconds=30)
         self.adapter = SlurmAdapter(settings, self.clock)
 
+    def tell_time(self) -> None:
+        """Let the model's time be the clock's."""
+        with self.shims.ledger() as ledger:
+            ledger.now = self.clock.now().timestamp()
+
     def run(self, *argv: str) -> str:
         """Run one of Slurm's programs."""
+        self.tell_time()
         answer = commands.run(argv, timeout_seconds=30, bin_dir=str(self.shims.bin_dir))
         assert (0, "") == (answer.code, answer.err), argv
         return answer.out
@@ -64,8 +73,7 @@ class ShimsBench:
     def until(self, condition: Callable[[Cluster], bool]) -> Cluster:
         for _ in range(20):
             self.clock.wait(1)
-            with self.shims.ledger() as ledger:
-                ledger.now = self.clock.now().timestamp()
+            self.tell_time()
             cluster = self.adapter.look()
             if condition(cluster):
                 return cluster
