@@ -159,6 +159,8 @@ class Fingerprint:
     architecture: str = ""
     #: The processor's flags, blanks between them.
     cpu: str = ""
+    #: Whether checkpoints write only what has changed since the last; None is not known.
+    incremental: bool | None = None
 
     @property
     def machine(self) -> Machine:

@@ -62,6 +62,9 @@ class Manifest(_Document):
     files: dict[str, FileEntry]
     layer_bytes: int
     bytes: int
+    #: Without what it has in common with ``parent``; earlier shims wrote all anew.
+    written_bytes: int | None = None
+    parent: int | None = None
     #: Those of an earlier shim all ended their segment.
     kind: CheckpointKind = CheckpointKind.EVICTION
 
@@ -76,6 +79,8 @@ class Manifest(_Document):
             seconds=self.seconds,
             kind=self.kind,
             machine=self._machine(),
+            shared_bytes=0 if self.written_bytes is None else self.bytes - self.written_bytes,
+            parent=None if self.parent is None else Generation(self.parent),
         )
 
     def _machine(self) -> Machine:

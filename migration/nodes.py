@@ -105,6 +105,7 @@ class NodeSetup:
             cpu_flags=str(said.get("cpu_flags", "")),
             architecture=str(said.get("machine", "")),
             cpu=str(said.get("cpu", "")),
+            incremental=said.get("incremental"),
         )
 
     def files(self, node: NodeName) -> dict[str, HostFile]:

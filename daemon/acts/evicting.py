@@ -168,6 +168,7 @@ def record_saved(
         node=ref.node,
         generation=saved.checkpoint.generation,
         bytes=saved.checkpoint.size_bytes,
+        written_bytes=saved.checkpoint.written_bytes,
         freeze_seconds=round(freeze_seconds, 3),
         vacate_seconds=round(saved.vacate_seconds, 3),
     )

@@ -1,6 +1,5 @@
 """Falling back: a job that lost a segment goes on from its last good generation."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -9,6 +8,7 @@ import structlog
 from daemon.acts.tools import Tools
 from daemon.core.history import Change
 from daemon.core.lifecycle import Event
+from daemon.core.saving import stored
 from daemon.core.types import (
     Checkpoint,
     CheckpointMode,
@@ -98,10 +98,6 @@ def tidy(tools: Tools, job: Job, *, keep: Generation) -> None:
         _log.warning("checkpoints.not_removed", job=job.id, reason=str(exc))
         return
     tools.store.record(
-        Change(job=job.id, stored_bytes=_size(left)),
+        Change(job=job.id, stored_bytes=stored(left)),
         now=tools.clock.now(),
     )
-
-
-def _size(checkpoints: Iterable[Checkpoint]) -> int:
-    return sum(checkpoint.size_bytes for checkpoint in checkpoints)

@@ -78,6 +78,7 @@ def _kept(
         node=ref.node,
         generation=checkpoint.generation,
         bytes=checkpoint.size_bytes,
+        written_bytes=checkpoint.written_bytes,
         freeze_seconds=round(kept.freeze_seconds, 3),
     )
     _tidy(tools, job, checkpoint)

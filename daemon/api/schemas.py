@@ -140,6 +140,8 @@ class CheckpointView(_View):
     generation: int
     time: datetime
     bytes: int
+    #: Without what the generation before it holds too.
+    written_bytes: int
     seconds: float
     kind: str
 

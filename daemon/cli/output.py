@@ -168,7 +168,7 @@ def job(found: Mapping[str, Any]) -> None:
 _ROWS = 50
 _HISTORY = {
     "segments": ("epoch", "node", "started", "ended", "outcome", "resumed_from"),
-    "checkpoints": ("generation", "time", "bytes", "seconds", "kind"),
+    "checkpoints": ("generation", "time", "bytes", "written_bytes", "seconds", "kind"),
     "events": ("time", "event", "state", "reason"),
 }
 
@@ -176,4 +176,4 @@ _HISTORY = {
 def _cell(head: str, value: Any) -> str:
     if value is None:
         return "-"
-    return units.show_bytes(value) if head == "bytes" else str(value)
+    return units.show_bytes(value) if head.endswith("bytes") else str(value)

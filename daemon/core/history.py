@@ -116,7 +116,7 @@ def _checkpointed(job: Job, change: Change, now: datetime) -> Job:
         # What is told late is not to undo what was saved since.
         if job.generation is None or change.checkpoint.generation > job.generation:
             job = _with(job, change.checkpoint)
-        stored = job.stored_bytes + change.checkpoint.size_bytes
+        stored = job.stored_bytes + change.checkpoint.written_bytes
         job = replace(job, stored_bytes=stored, movable=Movable.YES, movable_why="")
     if change.fallback is not None:
         job = _with(job, change.fallback)

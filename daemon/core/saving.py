@@ -7,13 +7,14 @@ are out of reach here).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from math import sqrt
 
 from daemon.core.actions import Save
 from daemon.core.policy import Policy
 from daemon.core.types import (
+    Checkpoint,
     CheckpointKind,
     CheckpointMode,
     Job,
@@ -120,6 +121,15 @@ def _at_ease(job: Job, snapshot: Snapshot, wanted: dict[NodeName, Want]) -> bool
     return any(
         (view.job, view.epoch, view.phase) == (job.id, segment.epoch, Phase.RUNNING)
         for view in engine.segments
+    )
+
+
+def stored(checkpoints: Sequence[Checkpoint]) -> int:
+    """Return what generations of a job take, in bytes: what two have in common counts once."""
+    there = {checkpoint.generation for checkpoint in checkpoints}
+    return sum(
+        checkpoint.written_bytes if checkpoint.parent in there else checkpoint.size_bytes
+        for checkpoint in checkpoints
     )
 
 

@@ -266,6 +266,15 @@ class Checkpoint:
     kind: CheckpointKind = CheckpointKind.EVICTION
     #: Where it was taken; None is not known.
     machine: Machine | None = None
+    #: What lies on the disk once for it and for the generation that it stands on.
+    shared_bytes: int = 0
+    #: The generation that it stands on, as links to the same content; None is a full one.
+    parent: Generation | None = None
+
+    @property
+    def written_bytes(self) -> int:
+        """What was written for it."""
+        return self.size_bytes - self.shared_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

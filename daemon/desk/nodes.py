@@ -200,4 +200,13 @@ def _texts(fingerprint: Fingerprint) -> dict[str, str]:
         "criu": fingerprint.criu,
         "cgroup": fingerprint.cgroup,
         "boot_id": fingerprint.boot_id,
+        "incremental": _INCREMENTAL[fingerprint.incremental],
     }
+
+
+#: What a checkpoint writes on the node.
+_INCREMENTAL = {
+    None: "not known, its shim is an earlier one: run 'stopgap node setup'",
+    True: "yes",
+    False: "no, this kernel does not track changed pages",
+}

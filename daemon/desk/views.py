@@ -132,6 +132,7 @@ def _checkpoint(checkpoint: Checkpoint) -> CheckpointView:
         generation=checkpoint.generation,
         time=checkpoint.time,
         bytes=checkpoint.size_bytes,
+        written_bytes=checkpoint.written_bytes,
         seconds=round(checkpoint.seconds, 3),
         kind=checkpoint.kind,
     )

@@ -11,7 +11,7 @@ from sqlmodel import Session, SQLModel, create_engine
 
 from daemon.store.tables import MetaRow
 
-SCHEMA = "2"
+SCHEMA = "3"
 
 #: What makes the next schema of one, by the schema that it begins with.
 _UPGRADES = {
@@ -29,6 +29,7 @@ _UPGRADES = {
         "ALTER TABLE node ADD COLUMN machine VARCHAR NOT NULL DEFAULT ''",
         "ALTER TABLE node ADD COLUMN gone FLOAT",
     ),
+    "2": ("ALTER TABLE checkpoint ADD COLUMN shared_bytes INTEGER NOT NULL DEFAULT 0",),
 }
 
 

@@ -230,6 +230,7 @@ def checkpoint_to_row(checkpoint: Checkpoint) -> CheckpointRow:
         size_bytes=checkpoint.size_bytes,
         seconds=checkpoint.seconds,
         kind=checkpoint.kind.value,
+        shared_bytes=checkpoint.shared_bytes,
     )
 
 
@@ -242,6 +243,7 @@ def checkpoint_from_row(row: CheckpointRow) -> Checkpoint:
         size_bytes=row.size_bytes,
         seconds=row.seconds,
         kind=CheckpointKind(row.kind),
+        shared_bytes=row.shared_bytes,
     )
 
 

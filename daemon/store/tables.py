@@ -60,6 +60,7 @@ class CheckpointRow(SQLModel, table=True):
     size_bytes: int
     seconds: float
     kind: str
+    shared_bytes: int = 0
 
 
 class EventRow(SQLModel, table=True):

@@ -9,8 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
@@ -19,22 +17,16 @@ from typing import Any
 import pytest
 
 from migration.ticket import Ticket, sign
+from tests.unit import shim_module
 
-SHIM = Path(__file__).parents[2] / "migration" / "runtime" / "stopgap-runc"
+SHIM = shim_module.SHIM
 KEY = bytes(range(32))
 NOW = 1_800_000_000.0
 
 
 @pytest.fixture(scope="module")
-def shim() -> Iterator[ModuleType]:
-    loader = SourceFileLoader("stopgap_runc", str(SHIM))
-    spec = spec_from_loader("stopgap_runc", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    keep, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    loader.exec_module(module)
-    sys.dont_write_bytecode = keep
-    return module
+def shim() -> ModuleType:
+    return shim_module.load()
 
 
 # -- the file -------------------------------------------------------------------------------------

@@ -314,8 +314,10 @@ def test_an_older_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     (job,) = store.live_jobs()
     store.record(Change(job=job.id, hold_wanted=True), now=NOW)
     nodes = store.nodes()
+    (checkpoint,) = store.checkpoints(job.id)
     store.close()
 
+    assert (4096, 4096) == (checkpoint.size_bytes, checkpoint.written_bytes)
     assert ("fold", Movable.UNKNOWN, AfterCrash.HOLD) == (
         job.spec.name,
         job.movable,
@@ -324,7 +326,7 @@ def test_an_older_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     assert nodes[N1].gone is None
 
 
-#: A database as version 0.1.0 wrote it, with a job and a node.
+#: A database as version 0.1.0 wrote it, with a job, its checkpoint and a node.
 SCHEMA_1 = """
 CREATE TABLE job (id INTEGER NOT NULL PRIMARY KEY, uid INTEGER NOT NULL, name VARCHAR NOT NULL,
     spec VARCHAR NOT NULL, state VARCHAR NOT NULL, reason VARCHAR NOT NULL,
@@ -336,7 +338,11 @@ CREATE TABLE job (id INTEGER NOT NULL PRIMARY KEY, uid INTEGER NOT NULL, name VA
 CREATE TABLE node (name VARCHAR NOT NULL PRIMARY KEY, drained FLOAT,
     probe_digest VARCHAR NOT NULL, probe_ok BOOLEAN NOT NULL, probe_why VARCHAR NOT NULL,
     probed FLOAT, other_users BOOLEAN NOT NULL);
+CREATE TABLE checkpoint (job INTEGER NOT NULL, generation INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, time FLOAT NOT NULL, size_bytes INTEGER NOT NULL,
+    seconds FLOAT NOT NULL, kind VARCHAR NOT NULL, PRIMARY KEY (job, generation));
 CREATE TABLE meta (key VARCHAR NOT NULL PRIMARY KEY, value VARCHAR NOT NULL);
+INSERT INTO checkpoint VALUES (7, 1, 1, 1.0, 4096, 0.5, 'evict');
 INSERT INTO meta VALUES ('schema', '1');
 INSERT INTO node VALUES ('n1', NULL, 'd', 1, '', NULL, 1);
 INSERT INTO job VALUES (7, 1000, 'fold', '{"name": "fold", "uid": 1000, "gid": 100,
