@@ -391,11 +391,11 @@ def test_a_node_is_called_dead_only_by_who_knows_what_it_means(run: Run, desk: C
         (["gone", "--yes", "n1"], 0, "n1 gone; jobs that fall back: 1\n"),
         (["setup", "n1"], 0, "n1 is set up\n  place the shim\n"),
         (["setup", "--dry-run", "n1"], 0, "n1 would be changed\n  place the shim\n"),
-        (["probe", "n1"], 0, "n1 is fit: 3 rounds in 0.0 s\n"),
+        (["probe", "n1"], 0, "n1 is fit: 3 rounds in 0.0 s\n  incremental: yes\n"),
         (
             ["probe", "n1", "n2"],
             1,
-            "n1 is fit: 3 rounds in 0.0 s\nn2 is not fit: CRIU is missing\n",
+            "n1 is fit: 3 rounds in 0.0 s\n  incremental: yes\nn2 is not fit: CRIU is missing\n",
         ),
     ],
 )

@@ -32,6 +32,29 @@ def test_a_whole_generation_is_a_checkpoint(tmp_path: Path) -> None:
     assert 1764579231.5 == found.time.timestamp()
 
 
+def test_what_a_generation_shares_is_told(tmp_path: Path) -> None:
+    """With whom, and how much; one of an earlier shim shares nothing."""
+    write_generation(tmp_path, 7, 1)
+    write_generation(tmp_path, 7, 2, written_bytes=4, parent=1)
+
+    earlier, found = store_in(tmp_path).checkpoints(JOB)
+
+    assert (14, 14, None) == (earlier.size_bytes, earlier.written_bytes, earlier.parent)
+    assert (14, 4, 1) == (found.size_bytes, found.written_bytes, found.parent)
+
+
+def test_what_a_generation_stands_on_is_a_part_of_it(tmp_path: Path) -> None:
+    """Without a file of it, it is no checkpoint."""
+    name = "images/parent/pages-1.img"
+    files = {name: {"size": 5, "sha256": None}}
+    folder = write_generation(tmp_path, 7, 2, files=files, written_bytes=4, parent=1)
+    assert () == store_in(tmp_path).checkpoints(JOB)
+    (folder / "images/parent").mkdir()
+    (folder / name).write_bytes(b"pages")
+
+    assert 1 == len(store_in(tmp_path).checkpoints(JOB))
+
+
 def test_another_sites_signature_is_worth_nothing(tmp_path: Path) -> None:
     """Checkpoint images are root's code."""
     folder = write_generation(tmp_path, 7, 1)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from daemon.core.policy import Policy
-from daemon.core.saving import due, interval
+from daemon.core.saving import due, interval, stored
 from daemon.core.types import (
     Checkpoint,
     CheckpointKind,
@@ -67,6 +67,26 @@ def _checkpoint(generation: int, epoch: int, kind: CheckpointKind) -> Checkpoint
         seconds=1,
         kind=kind,
     )
+
+
+def test_what_two_generations_have_in_common_counts_once() -> None:
+    """
+    As long as both are there; alone, each takes all of its size.
+    """
+    full, second, third = (
+        replace(
+            _checkpoint(number, 1, CheckpointKind.PERIODIC),
+            size_bytes=100 + number,
+            shared_bytes=90 if number > 1 else 0,
+            parent=Generation(number - 1) if number > 1 else None,
+        )
+        for number in (1, 2, 3)
+    )
+
+    assert 101 + 12 + 13 == stored([full, second, third])
+    assert 102 + 13 == stored([second, third])
+    assert 101 + 103 == stored([full, third])
+    assert 0 == stored([])
 
 
 def test_a_dearer_checkpoint_is_made_less_often() -> None:

@@ -14,10 +14,11 @@ KEY = bytes(range(32))
 
 
 @pytest.fixture
-def shim(tmp_path: Path) -> ModuleType:
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A shim whose node keeps its keys and its state in the test's folder."""
     module = shim_module.load()
-    module.HERE, module.STATE = str(tmp_path / "node"), str(tmp_path / "node/state")
+    monkeypatch.setattr(module, "HERE", str(tmp_path / "node"))
+    monkeypatch.setattr(module, "STATE", str(tmp_path / "node/state"))
     (tmp_path / "node/state").mkdir(parents=True)
     (tmp_path / "node/site.key").write_text(KEY.hex())
     return module

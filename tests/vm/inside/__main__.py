@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable
 
-from tests.vm.inside import moves, reboot, service
+from tests.vm.inside import increments, moves, reboot, service
 from tests.vm.inside.report import Report
 
 PARTS: dict[str, tuple[Callable[[Report], None], ...]] = {
     "service": (service.engines, service.daemon, service.nodes, service.watchdog),
+    "increments": (increments.chain,),
     "move": (moves.back_and_forth,),
     "restart": (moves.after_restart,),
     "before": (reboot.before,),
