@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
+    Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -172,6 +173,9 @@ class NodesSection(_Section):
     replaced.  Local to the node: its keys are its own."""
     path: _Text = ""
     """PATH on the nodes in which runc, CRIU and tar are found; "" is the system's."""
+    scratch_dir: _FileTemplate = "/var/lib/stopgap/scratch"
+    """Folder on the node, root's alone, on a local disk or a tmpfs, with room for the memory
+    of all its jobs: there images lie as CRIU reads and writes them while they are compressed."""
     include: _Words = ()
     """Host lists such as "n[01-64]" of the nodes that may be used; [] is all."""
     exclude: _Words = ()
@@ -199,6 +203,11 @@ class CheckpointsSection(_Section):
     checkpoints pause.  Evictions never fail because of it."""
     max_per_user_gib: NonNegativeFloat = 0.0
     """The same for the jobs of one user."""
+    compress: Literal["none", "zstd"] = "none"
+    """How memory is kept: "zstd" writes less to a slow root, by way of nodes.scratch_dir,
+    and takes the node's processor for it while the job stands still."""
+    compress_level: Annotated[int, Field(ge=1, le=19)] = 1
+    """Level of zstd.  Higher ones take longer while somebody waits for the node."""
 
 
 class JobsSection(_Section):
@@ -317,6 +326,7 @@ def contradictions(config: Config) -> list[rules.Problem]:
         "daemon.state_dir": str(config.daemon.state_dir),
         "checkpoints.root": str(config.checkpoints.root),
         "nodes.install_dir": nodes.install_dir.split("{node}", maxsplit=1)[0],
+        "nodes.scratch_dir": nodes.scratch_dir.split("{node}", maxsplit=1)[0],
     }
     found = [
         rules.Problem(

@@ -161,6 +161,8 @@ class Fingerprint:
     cpu: str = ""
     #: Whether checkpoints write only what has changed since the last; None is not known.
     incremental: bool | None = None
+    #: The version of zstd; empty is not there, None is not known.
+    zstd: str | None = None
 
     @property
     def machine(self) -> Machine:

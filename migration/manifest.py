@@ -65,6 +65,8 @@ class Manifest(_Document):
     #: Without what it has in common with ``parent``; earlier shims wrote all anew.
     written_bytes: int | None = None
     parent: int | None = None
+    #: With everything as it is in memory, not compressed.
+    plain_bytes: int | None = None
     #: Those of an earlier shim all ended their segment.
     kind: CheckpointKind = CheckpointKind.EVICTION
 
@@ -80,6 +82,7 @@ class Manifest(_Document):
             kind=self.kind,
             machine=self._machine(),
             shared_bytes=0 if self.written_bytes is None else self.bytes - self.written_bytes,
+            saved_bytes=0 if self.plain_bytes is None else self.plain_bytes - self.bytes,
             parent=None if self.parent is None else Generation(self.parent),
         )
 

@@ -106,6 +106,7 @@ class NodeSetup:
             architecture=str(said.get("machine", "")),
             cpu=str(said.get("cpu", "")),
             incremental=said.get("incremental"),
+            zstd=said.get("zstd"),
         )
 
     def files(self, node: NodeName) -> dict[str, HostFile]:
@@ -209,6 +210,9 @@ class NodeSetup:
             "path": nodes.path or DEFAULT_PATH,
             "checkpoint_seconds": f"{nodes.checkpoint_seconds:g}",
             "resume_seconds": f"{nodes.resume_seconds:g}",
+            "compress": nodes.compress,
+            "compress_level": str(nodes.compress_level),
+            "scratch": at(nodes.scratch_dir, node),
             "daemon_url": nodes.hook_url,
             "hook_seconds": f"{nodes.hook_seconds:g}",
             "hook_unreachable_seconds": f"{nodes.hook_unreachable_seconds:g}",

@@ -38,6 +38,11 @@ class NodeSettings:
     checkpoints: str = "/var/lib/stopgap/checkpoints"
     checkpoint_seconds: float = 600.0
     resume_seconds: float = 600.0
+    #: ``none`` or ``zstd``, and its level.
+    compress: str = "none"
+    compress_level: int = 1
+    #: Where a node has images as CRIU reads and writes them, when they are kept compressed.
+    scratch_dir: str = "/var/lib/stopgap/scratch"
     #: How prologs reach the daemon; empty is nobody to tell.
     hook_url: str = ""
     hook_seconds: float = 60.0

@@ -22,7 +22,14 @@ _ASTRAY = "which no job may mount"
 PROLOG_CAME = "a prolog has claimed"
 CHANGED = "files of the job have changed"
 #: The shim's reasons that are about the node and not about the generation.
-_SHIM_NODE_REASONS = (PROLOG_CAME, "cancelled:", "the ticket", "No space left")
+_SHIM_NODE_REASONS = (
+    PROLOG_CAME,
+    "cancelled:",
+    "the ticket",
+    "No space left",
+    "has no zstd",
+    "scratch directory",
+)
 
 #: CRIU's reasons in plain words, the first that fits.  Read in 4.2.1.
 _PLAIN = {
@@ -72,6 +79,7 @@ _PLAIN = {
     r'failed to find criu|exec: "criu"|CRIU does not run': (
         "there is no CRIU on this node, or not in nodes.path"
     ),
+    r"scratch directory (?P<what>\S+) is full": "{what} of the node is full (nodes.scratch_dir)",
     r"(?i)no space left on device": "the file system of the checkpoints is full",
     r"(?i)disk quota exceeded": "the quota of the checkpoints' file system is used up",
     # Of a resume.

@@ -169,6 +169,7 @@ def record_saved(
         generation=saved.checkpoint.generation,
         bytes=saved.checkpoint.size_bytes,
         written_bytes=saved.checkpoint.written_bytes,
+        plain_bytes=saved.checkpoint.plain_bytes,
         freeze_seconds=round(freeze_seconds, 3),
         vacate_seconds=round(saved.vacate_seconds, 3),
     )

@@ -17,7 +17,7 @@ from migration.base import EngineError, EngineUnreachableError, Kept, NotSavedEr
 _log = structlog.get_logger(__name__)
 
 #: Words of reasons that say nothing about the job.
-_THE_DISKS = ("No space left", "checkpoints is full", "quota", "Input/output error")
+_THE_DISKS = ("No space left", "checkpoints is full", "scratch", "quota", "Input/output error")
 #: So do these, unless CRIU has said what held it up.
 _OUT_OF_TIME = ("cancelled", "deadline")
 _CRIU_SAYS = "Error (criu"
@@ -79,6 +79,7 @@ def _kept(
         generation=checkpoint.generation,
         bytes=checkpoint.size_bytes,
         written_bytes=checkpoint.written_bytes,
+        plain_bytes=checkpoint.plain_bytes,
         freeze_seconds=round(kept.freeze_seconds, 3),
     )
     _tidy(tools, job, checkpoint)

@@ -142,6 +142,8 @@ class CheckpointView(_View):
     bytes: int
     #: Without what the generation before it holds too.
     written_bytes: int
+    #: Not compressed.
+    plain_bytes: int
     seconds: float
     kind: str
 

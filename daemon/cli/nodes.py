@@ -183,7 +183,7 @@ def _set_up(answer: Document) -> str:
 def _probed(answer: Document) -> str:
     if answer["fit"]:
         head = f"{answer['node']} is fit: {answer['rounds']} rounds in {answer['seconds']:.1f} s"
-        said = answer["fingerprint"].get("incremental")
-        more = [answer["reason"], f"incremental: {said}" if said else ""]
-        return "\n  ".join([head, *filter(None, more)])
+        said = answer["fingerprint"]
+        more = [f"{name}: {said[name]}" for name in ("incremental", "compress") if name in said]
+        return "\n  ".join([head, *filter(None, [answer["reason"], *more])])
     return f"{answer['node']} is not fit: {answer['reason']}"

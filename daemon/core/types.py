@@ -271,6 +271,14 @@ class Checkpoint:
     #: The generation that it stands on, as links to the same content; None is a full one.
     parent: Generation | None = None
 
+    #: What its size is smaller by, because it is compressed.
+    saved_bytes: int = 0
+
+    @property
+    def plain_bytes(self) -> int:
+        """What it would take, and what it does when it is resumed."""
+        return self.size_bytes + self.saved_bytes
+
     @property
     def written_bytes(self) -> int:
         """What was written for it."""

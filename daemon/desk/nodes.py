@@ -159,7 +159,7 @@ class NodeDesk(Parts):
             reason=found.reason,
             rounds=found.rounds,
             seconds=round(found.seconds, 3),
-            fingerprint=_texts(fingerprint),
+            fingerprint=_texts(fingerprint, self.config.checkpoints.compress),
         )
 
     def hook(self, node: str, body: bytes, signature: str) -> None:
@@ -192,7 +192,7 @@ class NodeDesk(Parts):
         return NodeName(node)
 
 
-def _texts(fingerprint: Fingerprint) -> dict[str, str]:
+def _texts(fingerprint: Fingerprint, compress: str) -> dict[str, str]:
     return {
         "engine": fingerprint.engine,
         "kernel": fingerprint.kernel,
@@ -201,7 +201,15 @@ def _texts(fingerprint: Fingerprint) -> dict[str, str]:
         "cgroup": fingerprint.cgroup,
         "boot_id": fingerprint.boot_id,
         "incremental": _INCREMENTAL[fingerprint.incremental],
+        "compress": _compression(fingerprint.zstd, compress),
     }
+
+
+def _compression(zstd: str | None, wanted: str) -> str:
+    """Say how the node keeps memory, in a word when it is as the site wants it."""
+    if wanted == "none" or zstd:
+        return wanted
+    return "none, this node has no zstd: install it, or its jobs' checkpoints stay as they are"
 
 
 #: What a checkpoint writes on the node.

@@ -133,6 +133,7 @@ def _checkpoint(checkpoint: Checkpoint) -> CheckpointView:
         time=checkpoint.time,
         bytes=checkpoint.size_bytes,
         written_bytes=checkpoint.written_bytes,
+        plain_bytes=checkpoint.plain_bytes,
         seconds=round(checkpoint.seconds, 3),
         kind=checkpoint.kind,
     )

@@ -29,7 +29,10 @@ _UPGRADES = {
         "ALTER TABLE node ADD COLUMN machine VARCHAR NOT NULL DEFAULT ''",
         "ALTER TABLE node ADD COLUMN gone FLOAT",
     ),
-    "2": ("ALTER TABLE checkpoint ADD COLUMN shared_bytes INTEGER NOT NULL DEFAULT 0",),
+    "2": (
+        "ALTER TABLE checkpoint ADD COLUMN shared_bytes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE checkpoint ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0",
+    ),
 }
 
 

@@ -231,6 +231,7 @@ def checkpoint_to_row(checkpoint: Checkpoint) -> CheckpointRow:
         seconds=checkpoint.seconds,
         kind=checkpoint.kind.value,
         shared_bytes=checkpoint.shared_bytes,
+        saved_bytes=checkpoint.saved_bytes,
     )
 
 
@@ -244,6 +245,7 @@ def checkpoint_from_row(row: CheckpointRow) -> Checkpoint:
         seconds=row.seconds,
         kind=CheckpointKind(row.kind),
         shared_bytes=row.shared_bytes,
+        saved_bytes=row.saved_bytes,
     )
 
 

@@ -61,6 +61,7 @@ class CheckpointRow(SQLModel, table=True):
     seconds: float
     kind: str
     shared_bytes: int = 0
+    saved_bytes: int = 0
 
 
 class EventRow(SQLModel, table=True):

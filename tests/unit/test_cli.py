@@ -413,7 +413,13 @@ def test_a_long_history_is_cut_for_people(run: Run, desk: Counter) -> None:
     run(*SUBMIT, "--", "true")
     kept = [
         CheckpointView(
-            generation=n, time=NOON, bytes=1, written_bytes=1, seconds=0.1, kind="periodic"
+            generation=n,
+            time=NOON,
+            bytes=1,
+            written_bytes=1,
+            plain_bytes=1,
+            seconds=0.1,
+            kind="periodic",
         )
         for n in range(1, 81)
     ]

@@ -35,12 +35,13 @@ def test_a_whole_generation_is_a_checkpoint(tmp_path: Path) -> None:
 def test_what_a_generation_shares_is_told(tmp_path: Path) -> None:
     """With whom, and how much; one of an earlier shim shares nothing."""
     write_generation(tmp_path, 7, 1)
-    write_generation(tmp_path, 7, 2, written_bytes=4, parent=1)
+    write_generation(tmp_path, 7, 2, written_bytes=4, parent=1, plain_bytes=100)
 
     earlier, found = store_in(tmp_path).checkpoints(JOB)
 
     assert (14, 14, None) == (earlier.size_bytes, earlier.written_bytes, earlier.parent)
     assert (14, 4, 1) == (found.size_bytes, found.written_bytes, found.parent)
+    assert (14, 100) == (earlier.plain_bytes, found.plain_bytes)
 
 
 def test_what_a_generation_stands_on_is_a_part_of_it(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def _write(
         "full_bytes": whole,
         "depth": 0,
         "parent": None,
+        "compress": "none",
     } | said
     (folder / "manifest.json").write_text(shim.sign(body, KEY))
     return body
@@ -206,6 +207,28 @@ def _replaced(folder: Path) -> None:
 def _unsigned(folder: Path) -> None:
     document = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**document, "mac": "0" * 64}))
+
+
+def test_pages_are_alike_in_a_chain(
+    shim: ModuleType, conf: Any, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    All compressed or none: CRIU looks for them below one name.
+    """
+    packed = {name + (".zst" if "pages-" in name else ""): c for name, c in FULL.items()}
+    (tmp_path / "zstd").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    conf.compress = "zstd"
+    _write(shim, conf, 1, packed, compress="zstd")
+    shim.note_tracked(record, 1)
+    _, base = _next(shim, conf, record, 2)
+    assert "images/parent/pages-1.img.zst" in base.files
+    (tmp_path / "zstd").unlink()
+    shim.note_tracked(record, 1)
+
+    _, base = _next(shim, conf, record, 3)
+
+    assert {} == base.files
 
 
 def test_an_earlier_shims_checkpoint_is_not_stood_on(

@@ -92,6 +92,8 @@ def _evicted_once(store: Store) -> JobId:
         size_bytes=5,
         seconds=0.5,
         machine=None,
+        shared_bytes=2,
+        saved_bytes=7,
     )
     store.record(
         Change(job=job, event=Event.SAVED, outcome=Outcome.EVICTED, checkpoint=saved), now=later
@@ -317,7 +319,7 @@ def test_an_older_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     (checkpoint,) = store.checkpoints(job.id)
     store.close()
 
-    assert (4096, 4096) == (checkpoint.size_bytes, checkpoint.written_bytes)
+    assert (4096, 4096) == (checkpoint.plain_bytes, checkpoint.written_bytes)
     assert ("fold", Movable.UNKNOWN, AfterCrash.HOLD) == (
         job.spec.name,
         job.movable,

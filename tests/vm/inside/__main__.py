@@ -8,7 +8,7 @@ from tests.vm.inside.report import Report
 
 PARTS: dict[str, tuple[Callable[[Report], None], ...]] = {
     "service": (service.engines, service.daemon, service.nodes, service.watchdog),
-    "increments": (increments.chain,),
+    "increments": (increments.chain, increments.packed_chain),
     "move": (moves.back_and_forth,),
     "restart": (moves.after_restart,),
     "before": (reboot.before,),

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from tests.vm.inside.site import DATA, NODES, Site, docker, run, stopwatch
 
 _PYTHON = "stopgap/python:1"
 _IMAGE = Path("/root/images/python.tar")
-_NAME = "large"
-_MIB = int(os.environ.get("STOPGAP_VM_LARGE_MIB", "256"))
+_CONFIG = Path("/etc/stopgap/config.toml")
+_SCRATCH = Path("/var/lib/stopgap/scratch")
+_MIB = 256
 _PAGE = 4096
-_PAGES = _MIB * 2**20 // _PAGE
 #: One page of a hundred is changed each time.
 _STRIDE = 100
 _CHECKPOINTS = Path("/srv/checkpoints")
@@ -51,67 +52,106 @@ say(hashlib.sha256(memory).hexdigest())
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Large:
+    """A job with much memory."""
+
+    name: str
+    mib: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages it fills."""
+        return self.mib * 2**20 // _PAGE
+
+    @property
+    def said(self) -> list[str]:
+        """What it has told so far."""
+        path = DATA / self.name / "said"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def has_said(self, words: str) -> bool:
+        """Tell whether it has told this."""
+        return words in self.said
+
+
 def chain(report: Report) -> None:
     """Save a job after each change, evict it after the last, and see it go on from what is left."""
     site = Site(report)
-    said = json.loads(site.cli("node", "probe", "--json", "n1"))[0]["fingerprint"]
+    said = _probed(site)
     report.check("the probe says that the kernel can", said["incremental"] == "yes", said=said)
     for node in NODES:
         docker(node, "load", "--quiet", "--input", str(_IMAGE))
+    _course(site, Large(name="large", mib=_MIB))
+
+
+def packed_chain(report: Report) -> None:
+    """The same with everything compressed, as a site would turn it on."""
+    site = Site(report)
+    text = _CONFIG.read_text()
+    _CONFIG.write_text(text.replace("[checkpoints]", '[checkpoints]\ncompress = "zstd"'))
+    run("systemctl", "restart", "stopgapd")
+    site.cli("node", "setup", *NODES)
+    said = _probed(site)
+    report.check("the probe says that it compresses", said["compress"] == "zstd", said=said)
+    _course(site, Large(name="packed", mib=_MIB // 4))
+    report.check("no scratch is left", not list(_SCRATCH.glob("*/*")))
+    _CONFIG.write_text(text)
+    run("systemctl", "restart", "stopgapd")
+    site.cli("node", "setup", *NODES)
+
+
+def _probed(site: Site) -> dict[str, str]:
+    found: dict[str, str] = json.loads(site.cli("node", "probe", "--json", "n1"))[0]["fingerprint"]
+    return found
+
+
+def _course(site: Site, large: Large) -> None:
+    report = site.report
     site.api.drain("n2")
-    job = _submit(site)
-    site.wait(partial(_has_said, "filled"), "the job to fill its memory")
-    first = _await_checkpoint(site, job, after=0)
+    job = _submit(site, large)
+    site.wait(partial(large.has_said, "filled"), "the job to fill its memory")
+    first = _await_checkpoint(site, job, large, after=0)
     for turn in (1, 2):
-        _change(site, turn)
-        # One that was under way knew half of it.
-        under_way = _await_checkpoint(site, job, after=_newest(site, job)["generation"])
-        _await_checkpoint(site, job, after=under_way["generation"])
+        _change(site, large, turn)
+        # One that was under way knew a part of it, and the next one the rest.
+        _await_checkpoint(site, job, large, after=_newest(site, job)["generation"])
     kept = [c for c in _checkpoints(site, job) if c["generation"] > first["generation"]]
     report.check(
-        "a checkpoint writes less than a tenth of a job that changed a hundredth",
+        f"{large.name}: a checkpoint writes less than a tenth when a hundredth has changed",
         all(c["written_bytes"] < c["bytes"] / 10 for c in kept) and len(kept) >= 2,
-        memory_mib=_MIB,
+        memory_mib=large.mib,
         full=_figures(first),
         later=[_figures(c) for c in kept],
     )
-    _change(site, 3)
-    evicted = _evict(site, job)
+    _change(site, large, 3)
+    evicted = _evict(site, job, large)
     report.check(
-        "an eviction after it, too",
+        f"{large.name}: an eviction after it, too",
         evicted["kind"] == "evict" and evicted["written_bytes"] < evicted["bytes"] / 10,
         **_figures(evicted),
     )
-    _go_on(site, job, evicted["generation"])
+    _go_on(site, job, large, evicted["generation"])
     report.check("no job lived twice", not site.doubles, looks=site.looks, doubles=site.doubles)
     site.api.undrain("n1")
 
 
-def _submit(site: Site) -> int:
-    folder = DATA / _NAME
+def _submit(site: Site, large: Large) -> int:
+    folder = DATA / large.name
     folder.mkdir()
     uid = int(run("id", "-u", "alice"))
     os.chown(folder, uid, uid)
-    words = ("--json", "--image", _PYTHON, "--mem", f"{_MIB + 256}M", "--mount", f"{folder}:/data",
-             "--checkpoint-every", "20")  # fmt: skip
-    program = ("python3", "-c", _PROGRAM, str(_PAGES), str(_STRIDE))
+    words = ("--json", "--image", _PYTHON, "--mem", f"{large.mib + 256}M",
+             "--mount", f"{folder}:/data", "--checkpoint-every", "20")  # fmt: skip
+    program = ("python3", "-c", _PROGRAM, str(large.pages), str(_STRIDE))
     job = int(json.loads(site.cli("submit", *words, "--", *program, user="alice"))["id"])
     site.wait_on(job, "n1")
     return job
 
 
-def _said() -> list[str]:
-    path = DATA / _NAME / "said"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def _has_said(words: str) -> bool:
-    return words in _said()
-
-
-def _change(site: Site, turn: int) -> None:
-    (DATA / _NAME / "wanted").write_text(str(turn))
-    site.wait(partial(_has_said, f"changed {turn}"), f"change {turn}")
+def _change(site: Site, large: Large, turn: int) -> None:
+    (DATA / large.name / "wanted").write_text(str(turn))
+    site.wait(partial(large.has_said, f"changed {turn}"), f"change {turn}")
 
 
 def _checkpoints(site: Site, job: int) -> list[dict[str, Any]]:
@@ -123,12 +163,14 @@ def _newest(site: Site, job: int) -> dict[str, Any]:
     return _checkpoints(site, job)[-1]
 
 
-def _await_checkpoint(site: Site, job: int, *, after: int) -> dict[str, Any]:
+def _await_checkpoint(site: Site, job: int, large: Large, *, after: int) -> dict[str, Any]:
     """Wait for a later checkpoint with all of the memory, and return the first one."""
 
     def there() -> dict[str, Any] | None:
         found = _checkpoints(site, job)
-        whole = [c for c in found if c["bytes"] > _PAGES * _PAGE and c["generation"] > after]
+        whole = [
+            c for c in found if c["plain_bytes"] > large.pages * _PAGE and c["generation"] > after
+        ]
         return whole[0] if whole else None
 
     found = site.wait(there, f"a checkpoint after generation {after}")
@@ -137,11 +179,11 @@ def _await_checkpoint(site: Site, job: int, *, after: int) -> dict[str, Any]:
 
 
 def _figures(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    names = ("generation", "bytes", "written_bytes", "seconds")
+    names = ("generation", "plain_bytes", "bytes", "written_bytes", "seconds")
     return {name: checkpoint[name] for name in names}
 
 
-def _evict(site: Site, job: int) -> dict[str, Any]:
+def _evict(site: Site, job: int, large: Large) -> dict[str, Any]:
     """Empty the job's node, delete all generations but the last, and return that."""
     took = stopwatch()
     site.api.drain("n1")
@@ -156,8 +198,8 @@ def _evict(site: Site, job: int) -> dict[str, Any]:
     body = json.loads(manifest["body"])
     on_disk = sum(int(line.split()[0]) for line in run("du", "-sk", str(folder)).splitlines())
     site.report.check(
-        "it stands on others, and holds them itself",
-        body["depth"] >= 2 and body["parent"] is not None and on_disk * 1024 > _PAGES * _PAGE,
+        f"{large.name}: it stands on others, and holds them itself",
+        body["depth"] >= 2 and body["parent"] is not None and on_disk * 1024 > evicted["bytes"] / 2,
         depth=body["depth"],
         deleted=len(older),
         kib_on_disk=on_disk,
@@ -166,28 +208,28 @@ def _evict(site: Site, job: int) -> dict[str, Any]:
     return evicted
 
 
-def _go_on(site: Site, job: int, generation: int) -> None:
+def _go_on(site: Site, job: int, large: Large, generation: int) -> None:
     """Resume the job on the other engine, and compare its memory with what it should be."""
     took = stopwatch()
     site.api.undrain("n2")
     site.wait_on(job, "n2")
     seconds = took()
-    (DATA / _NAME / "end").touch()
+    (DATA / large.name / "end").touch()
     found = site.wait_state(job, "completed")
-    expected = _expected()
+    expected = _expected(large)
     site.report.check(
-        "it goes on elsewhere with every page as it was",
-        _said()[-1] == expected and found["segments"][-1]["resumed_from"] == generation,
-        sha256=_said()[-1],
+        f"{large.name}: it goes on elsewhere with every page as it was",
+        large.said[-1] == expected and found["segments"][-1]["resumed_from"] == generation,
+        sha256=large.said[-1],
         expected=expected,
         resume_seconds=seconds,
     )
 
 
-def _expected() -> str:
+def _expected(large: Large) -> str:
     """Return the digest of the memory as the program left it, made page by page."""
     digest, rest = hashlib.sha256(), bytes(_PAGE - 16)
-    for page in range(_PAGES):
+    for page in range(large.pages):
         # The last turn that reached this page; each one begins a page later.
         turn = page % _STRIDE if page % _STRIDE in {1, 2, 3} else 0
         digest.update(b"%08d%08d" % (page, turn) + rest)
