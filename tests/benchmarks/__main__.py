@@ -3,13 +3,16 @@
 import json
 import sys
 
-from tests.benchmarks import bench_move, bench_node, bench_tick
+from tests.benchmarks import bench_move, bench_node, bench_pack, bench_tick
 
 
 def main() -> None:
-    """Measure moves beside runc and Docker, whole nodes, and ticks by the cluster's size."""
+    """Measure moves beside runc and Docker, compression, whole nodes, and ticks by their number."""
     moves = bench_move.run([64, 512, 2048, 8192], rounds=3)
     for line in bench_move.table(moves):
+        print(line, file=sys.stderr)
+    packed = bench_pack.run()
+    for line in bench_pack.table(packed):
         print(line, file=sys.stderr)
     node = bench_node.run()
     for line in bench_node.table(node):
@@ -17,7 +20,7 @@ def main() -> None:
     ticks = [bench_tick.measure(*size) for size in bench_tick.SIZES]
     for tick in ticks:
         print(tick, file=sys.stderr)
-    print(json.dumps({"moves": moves, **node, "ticks": ticks}))
+    print(json.dumps({"moves": moves, "packed": packed, **node, "ticks": ticks}))
 
 
 if __name__ == "__main__":
