@@ -3,19 +3,22 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from daemon.api.ports import Caller, Refused
 from daemon.api.schemas import JobRequest
-from daemon.config import Config, JobsSection
+from daemon.config import CheckpointsSection, Config, JobsSection
 from daemon.core.types import CheckpointMode, JobState, Movable, NodeName
 from daemon.desk.desk import Desk
 from daemon.desk.hooks import HookGuard
 from daemon.desk.pulse import Pulse
 from daemon.workshop import NodeWorkshop
+from migration.base import Fingerprint
 from migration.fake import Program
 from migration.nodes import Step
+from migration.probe import Probe
 from tests.stage import FakeProber, Stage
 
 pytestmark = pytest.mark.loop
@@ -69,6 +72,50 @@ def desk(stage: Stage) -> Desk:
         guard=HookGuard(lambda _node, _body, _signature: True),
         pulse=TurningPulse(stage),
     )
+
+
+class Known(Shelf):
+    """Tools that know what a node can do."""
+
+    def __init__(self, *, incremental: bool | None, zstd: str | None) -> None:
+        super().__init__()
+        self._facts = (incremental, zstd)
+
+    def fingerprint(self, node: NodeName) -> Fingerprint:
+        incremental, zstd = self._facts
+        return replace(super().fingerprint(node), incremental=incremental, zstd=zstd)
+
+    def probe(self, node: NodeName) -> Probe:  # type: ignore[override]  # with all that is told
+        return Probe(passed=True, reason="", other_users=True, figures=(), seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("compress", "incremental", "zstd", "told"),
+    [
+        ("none", True, "1.5.4", ("yes", "none")),
+        ("zstd", False, "1.5.4", ("no, this kernel does not track changed pages", "zstd")),
+        ("zstd", True, "", ("yes", "none, this node has no zstd: install it")),
+        ("zstd", None, None, ("not known, its shim is an earlier one", "none, this node has")),
+    ],
+)
+def test_a_probe_says_what_a_checkpoint_writes(
+    desk: Desk,
+    compress: Literal["none", "zstd"],
+    incremental: bool | None,
+    zstd: str | None,
+    told: tuple[str, str],
+) -> None:
+    """
+    All or what has changed, compressed or not, and what to do about it.
+    """
+    known = Known(incremental=incremental, zstd=zstd)
+    config = Config(checkpoints=CheckpointsSection(compress=compress))
+    desk = replace(desk, config=config, workshop=NodeWorkshop(known, known))
+
+    said = desk.probe(ROOT, "n1").fingerprint
+
+    assert said["incremental"].startswith(told[0])
+    assert said["compress"].startswith(told[1])
 
 
 def test_what_is_quick_is_answered_when_it_is_done(stage: Stage, desk: Desk) -> None:
