@@ -17,7 +17,7 @@ from migration.base import EngineError, EngineUnreachableError, Kept, NotSavedEr
 _log = structlog.get_logger(__name__)
 
 #: Words of reasons that say nothing about the job.
-_THE_DISKS = ("No space left", "checkpoints is full", "scratch", "quota", "Input/output error")
+_THE_DISKS = ("No space left", "is full", "scratch directory", "quota", "Input/output error")
 #: So do these, unless CRIU has said what held it up.
 _OUT_OF_TIME = ("cancelled", "deadline")
 _CRIU_SAYS = "Error (criu"
