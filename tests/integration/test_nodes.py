@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,7 @@ def test_the_canary_comes_through(kit: Kit) -> None:
     assert _can_save_others() is probe.other_users
     assert probe.other_users or "CAP_SYS_RESOURCE" in probe.reason
     assert all((fingerprint.engine, fingerprint.kernel, fingerprint.runc, fingerprint.criu))
+    assert (" sd" in Path("/proc/self/smaps").read_text()) is fingerprint.incremental
     assert kit.engine.census(NODE).boot_id == fingerprint.boot_id
     assert "" == kit.bed.docker(NODE, "ps", "--all", "--quiet")
     assert [ROOT_MARK] == [path.name for path in kit.bed.checkpoints.iterdir()]
