@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -125,11 +126,21 @@ class DockerBench:
                 SegmentRef(job=v.job, epoch=v.epoch, node=node) for v in self.engine.survey(node)
             } | {s.ref for s in self.engine.census(node).segments}
             for ref in refs:
-                self.engine.remove(ref)
+                self.await_(partial(self._removed, ref))
         for job in self._used:
             self.engine.forget(job)
             shutil.rmtree(self._data(job), ignore_errors=True)
         self._used.clear()
+
+    def _removed(self, ref: SegmentRef) -> bool:
+        try:
+            self.engine.remove(ref)
+        except EngineSaidError as exc:
+            # Docker has not unmounted yet what has just ended; the daemon sweeps it later.
+            if "device or resource busy" not in exc.words:
+                raise
+            return False
+        return True
 
     def order(self, act: Act, node: NodeName) -> StartOrder:
         job = self._job()

@@ -187,7 +187,17 @@ class ShimNode:
         return int(self.api("POST", f"/containers/{container}/wait")["StatusCode"])
 
     def remove(self, container: str) -> None:
-        self.api("DELETE", f"/containers/{container}?force=1")
+        def removed() -> bool:
+            try:
+                self.api("DELETE", f"/containers/{container}?force=1")
+            except EngineSaidError as exc:
+                # Docker has not unmounted yet what has just ended.
+                if "device or resource busy" not in str(exc):
+                    raise
+                return False
+            return True
+
+        wait_until(removed, 20, f"{container} to be removed", every=0.2)
 
     def state(self, container: str) -> dict[str, Any]:
         state: dict[str, Any] = self.api("GET", f"/containers/{container}/json")["State"]
