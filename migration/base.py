@@ -64,6 +64,10 @@ class ChangedFilesError(NotResumableError):
         self.files = files
 
 
+class CheckpointAwayError(EngineError):
+    """The generation lies on nodes that do not answer.  Nothing was begun; it waits for them."""
+
+
 class StillAliveError(EngineError):
     """Processes of the segment survived; its node must be treated as occupied."""
 
@@ -211,6 +215,7 @@ class Engine(Protocol):
             OrderRefusedError: no node could do it (unknown image, missing mount source).
             ChangedFilesError: the order says ``hold``, and there is something to look at.
             NotResumableError: the generation is at fault, or does not fit this node.
+            CheckpointAwayError: the generation lies where nobody answers.
             NodeUnfitError: the node is at fault, or a prolog has claimed it.
             EngineUnreachableError: it may or may not have happened.
         """
@@ -302,3 +307,6 @@ class Engine(Protocol):
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
         """Delete the job's generations older than one, and its directory when none is kept."""
+
+    def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
+        """Return the nodes that hold each generation, as far as known; empty: beside them all."""

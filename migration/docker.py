@@ -6,7 +6,7 @@ Every call ends, with an answer, with ``EngineSaidError`` (the engine's own word
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +51,15 @@ class _Call:
     method: str
     path: str
     params: Mapping[str, str | int] | None = None
-    content: bytes | None = None
+    #: Pieces are sent as they come.
+    content: bytes | Iterable[bytes] | None = None
     headers: Mapping[str, str] | None = None
     seconds: float | None = None
     stream: bool = False
+
+    @property
+    def sends_pieces(self) -> bool:
+        return not isinstance(self.content, bytes | None)
 
 
 class Docker:
@@ -112,6 +117,41 @@ class Docker:
         with self._answer(asked) as answer:
             yield answer
 
+    @contextmanager
+    def attach(self, container: str, *, silence_seconds: float) -> Iterator[requests.Response]:
+        """Open what a container prints from now on, in the same way."""
+        asked = _Call(
+            method="POST",
+            path=f"/containers/{container}/attach",
+            params={"stream": 1, "stdout": 1, "stderr": 1},
+            seconds=silence_seconds,
+            stream=True,
+        )
+        with self._answer(asked) as answer:
+            yield answer
+
+    def upload(
+        self,
+        method: str,
+        path: str,
+        pieces: Iterable[bytes],
+        *,
+        params: Mapping[str, str | int],
+        silence_seconds: float,
+    ) -> None:
+        """
+        Send a body piece by piece as it comes; what its maker raises comes through.
+
+        Raises:
+            EngineUnreachableError: nobody took it, for that long.
+            EngineSaidError: the engine refused.
+        """
+        asked = _Call(
+            method=method, path=path, params=params, content=pieces, seconds=silence_seconds
+        )
+        with self._answer(asked):
+            pass
+
     def facts(self) -> EngineFacts:
         """Return what the engine says about itself, asked once until it fails to answer."""
         facts = self._facts
@@ -144,7 +184,7 @@ class Docker:
                     params=asked.params,
                     data=asked.content,
                     headers=asked.headers,
-                    timeout=self._timeout(asked.seconds),
+                    timeout=self._timeout(asked.seconds, patient=asked.sends_pieces),
                     stream=asked.stream,
                 )
                 with answer:
@@ -203,8 +243,10 @@ class Docker:
             self._version = _common_version(answer.json())
         return self._version
 
-    def _timeout(self, seconds: float | None) -> tuple[float, float]:
-        return self._settings.connect_seconds, seconds or self._settings.timeout_seconds
+    def _timeout(self, seconds: float | None, *, patient: bool = False) -> tuple[float, float]:
+        answer = seconds or self._settings.timeout_seconds
+        # While a body is sent the first of the two counts.
+        return (answer if patient else self._settings.connect_seconds), answer
 
 
 def name_part(text: str) -> str:
@@ -214,11 +256,17 @@ def name_part(text: str) -> str:
 
 def demultiplexed(answer: requests.Response) -> Iterator[bytes]:
     """Yield the payload of stdout and stderr in the order in which Docker wrote it down."""
+    for _, piece in labelled(answer):
+        yield piece
+
+
+def labelled(answer: requests.Response) -> Iterator[tuple[int, bytes]]:
+    """Yield the same with the number of what it was written to: 1 is stdout, 2 is stderr."""
     while len(header := _exactly(answer, 8)) == 8:
         size = int.from_bytes(header[4:], "big")
         while size > 0 and (piece := answer.raw.read(min(size, 1 << 16))):
             size -= len(piece)
-            yield piece
+            yield header[0], piece
 
 
 def _exactly(answer: requests.Response, count: int) -> bytes:

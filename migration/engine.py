@@ -4,7 +4,7 @@ Docker carries out; the shim's receipts and the node's cgroups say what has happ
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -41,7 +41,7 @@ from migration.missed import MissedEnds
 from migration.placing import Placer
 from migration.saving import Saver
 from migration.settings import Site
-from migration.stores.shared import SharedStore
+from migration.stores.base import Store
 from migration.ticket import Keys
 
 #: Jobs from here on are canaries of the probe, and nobody else's business.
@@ -60,9 +60,7 @@ _PHASES = {
 class DockerEngine:
     """The containers of all nodes, for real."""
 
-    def __init__(
-        self, access: Access, site: Site, keys: Keys, store: SharedStore, clock: Clock
-    ) -> None:
+    def __init__(self, access: Access, site: Site, keys: Keys, store: Store, clock: Clock) -> None:
         self._access = access
         self._site = site
         self._store = store
@@ -75,6 +73,7 @@ class DockerEngine:
     def survey(self, node: NodeName) -> tuple[SegmentView, ...]:
         found = self._listed(node)
         self._missed.look(self._access.of(node).docker, found)
+        self._store.answered(node)
         return found
 
     def _listed(self, node: NodeName) -> tuple[SegmentView, ...]:
@@ -87,7 +86,7 @@ class DockerEngine:
     def ready(self, node: NodeName) -> None:
         self._listed(node)
         try:
-            self._store.check_root()
+            self._store.ready(node)
         except OSError as exc:
             raise EngineUnreachableError(f"no checkpoint could be written: {exc}") from exc
 
@@ -128,7 +127,6 @@ class DockerEngine:
 
     def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
         try:
-            self._store.check_root()
             return self._store.checkpoints(job)
         except OSError as exc:
             words = f"the checkpoints of job {job} cannot be read: {exc}"
@@ -140,7 +138,7 @@ class DockerEngine:
     def kill(self, ref: SegmentRef) -> None:
         # Not through Docker: its kill may hang, and the shim saves a frozen job before it.
         self._reap(self._access.of(ref.node), ref)
-        with suppress(OSError):
+        with suppress(OSError, EngineUnreachableError):
             self._store.note_end(ref)
 
     def logs(
@@ -148,7 +146,7 @@ class DockerEngine:
     ) -> Iterator[bytes]:
         docker = self._access.of(ref.node).docker
         name = self._name(ref)
-        if ref in self._gone or self._store.settled(ref) is not None:
+        if ref in self._gone or self._store.has_ended(ref):
             # Docker notices an end a moment later, and the log is whole only then.
             with suppress(EngineError):
                 docker.call("POST", f"/containers/{name}/wait")
@@ -186,6 +184,9 @@ class DockerEngine:
             self._store.forget(job, keep=keep)
         except OSError as exc:
             raise EngineError(f"checkpoints of job {job} cannot be deleted: {exc}") from exc
+
+    def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
+        return self._store.where(job)
 
     def _name(self, ref: SegmentRef) -> str:
         return container_name(self._site.instance, ref)

@@ -175,6 +175,9 @@ class FakeEngine(Breakable):
         with self._stored() as disk:
             disk.forget(job, keep)
 
+    def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
+        return {}
+
     # Below: how it is done.
 
     def _begin(self, order: StartOrder, here: VirtualNode) -> VirtualSegment:

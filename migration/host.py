@@ -8,18 +8,20 @@ import io
 import json
 import secrets
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from migration.base import EngineError
-from migration.docker import Docker, EngineSaidError, demultiplexed, name_part
+from migration.docker import Docker, EngineSaidError, demultiplexed, labelled, name_part
 
 IMAGE = "stopgap/host"
 IMAGE_TAG = "1"
 LABEL_HELPER = "stopgap.helper"
+#: Helpers that pass a stream on: they live for as long as it takes.
+LABEL_STREAM = "stopgap.stream"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: What the programs of the shim need: chroot, to signal any user's process, to read any file.
 CAPABILITIES = ("SYS_CHROOT", "KILL", "DAC_OVERRIDE", "SYS_PTRACE")
@@ -27,6 +29,9 @@ CAPABILITIES = ("SYS_CHROOT", "KILL", "DAC_OVERRIDE", "SYS_PTRACE")
 _HOST_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 #: No helper is given more time, clocks that differ included.
 _LONGEST_LIFE = timedelta(minutes=10)
+_LONGEST_STREAM = timedelta(days=1)
+#: Of what a program complains about.
+_MOST_WORDS = 65536
 #: Two zero blocks are a tar archive with nothing in it.
 _EMPTY_TAR = bytes(1024)
 
@@ -96,18 +101,51 @@ class Host:
             ) from exc
 
     @contextmanager
-    def files(self) -> Iterator["HostFiles"]:
-        """Open the node's files for reading and writing."""
-        with self._container(self._body(["true"], ())) as helper:
+    def pour(self, argv: Sequence[str], *, silence_seconds: float) -> Iterator[Iterator[bytes]]:
+        """
+        Run a program of the host's and yield what it prints while it prints it.
+
+        It is ended with the block; nothing of its output is kept anywhere.
+
+        Raises:
+            HostProgramError: in the iteration, at its end: the program failed.
+            EngineUnreachableError: it said nothing for that long, or nobody answered.
+        """
+        body = self._body(["chroot", "/host", *argv], CAPABILITIES, label=LABEL_STREAM)
+        body["HostConfig"]["LogConfig"] = {"Type": "none"}
+        with self._container(body) as helper:
+            yield self._poured(helper, argv, silence_seconds)
+
+    def _poured(self, helper: str, argv: Sequence[str], seconds: float) -> Iterator[bytes]:
+        words = b""
+        where = f"/containers/{helper}"
+        with self._docker.attach(helper, silence_seconds=seconds) as answer:
+            self._docker.call("POST", f"{where}/start")
+            for number, piece in labelled(answer):
+                if number == 1:
+                    yield piece
+                else:
+                    words = (words + piece)[-_MOST_WORDS:]
+        code = int(self._docker.call("POST", f"{where}/wait").json()["StatusCode"])
+        if code:
+            said = words.decode(errors="replace").strip()
+            raise HostProgramError(f"{' '.join(argv)}: exit code {code}: {said}", code)
+
+    @contextmanager
+    def files(self, *, long: bool = False) -> Iterator["HostFiles"]:
+        """Open the node's files for reading and writing; for ``long``, not only for minutes."""
+        label = LABEL_STREAM if long else LABEL_HELPER
+        with self._container(self._body(["true"], (), label=label)) as helper:
             yield HostFiles(self._docker, helper)
 
     def sweep(self, now: datetime) -> None:
         """Remove helpers that a killed daemon has left; those of other threads are younger."""
-        wanted = json.dumps({"label": [f"{LABEL_HELPER}={self._instance}"]})
-        before = (now - _LONGEST_LIFE).timestamp()
-        for found in self._docker.get("/containers/json", all=1, filters=wanted):
-            if found["Created"] < before:
-                self._remove(found["Id"])
+        for label, life in ((LABEL_HELPER, _LONGEST_LIFE), (LABEL_STREAM, _LONGEST_STREAM)):
+            wanted = json.dumps({"label": [f"{label}={self._instance}"]})
+            before = (now - life).timestamp()
+            for found in self._docker.get("/containers/json", all=1, filters=wanted):
+                if found["Created"] < before:
+                    self._remove(found["Id"])
 
     @contextmanager
     def _container(self, body: Mapping[str, Any]) -> Iterator[str]:
@@ -140,7 +178,9 @@ class Host:
         with self._docker.stream(where, silence_seconds=None, **asked) as answer:
             return b"".join(demultiplexed(answer)).decode(errors="replace")
 
-    def _body(self, command: list[str], capabilities: Sequence[str]) -> dict[str, Any]:
+    def _body(
+        self, command: list[str], capabilities: Sequence[str], *, label: str = LABEL_HELPER
+    ) -> dict[str, Any]:
         mounts = [
             {"Type": "bind", "Source": folder, "Target": folder, "ReadOnly": True}
             for folder in _HOST_FOLDERS
@@ -152,7 +192,7 @@ class Host:
             "Entrypoint": [],
             "User": "0:0",
             "Env": [f"PATH={self._path}"],
-            "Labels": {LABEL_HELPER: self._instance},
+            "Labels": {label: self._instance},
             "NetworkDisabled": True,
             "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": {
@@ -199,6 +239,19 @@ class HostFiles:
             if member is None or content is None:
                 return None
             return HostFile(content=content.read(), mode=member.mode & 0o7777)
+
+    def unpack(self, folder: str, pieces: Iterable[bytes], *, silence_seconds: float) -> None:
+        """
+        Unpack a tar archive, packed or not, into a folder that exists, while it comes.
+
+        Raises:
+            EngineUnreachableError: nobody took it.
+            EngineSaidError: the folder cannot be written, or it is no whole archive.
+        """
+        where = {"path": f"/host{folder}"}
+        self._docker.upload(
+            "PUT", self._archive, pieces, params=where, silence_seconds=silence_seconds
+        )
 
     def write(self, folder: str, files: Mapping[str, HostFile]) -> None:
         """

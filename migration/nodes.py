@@ -17,6 +17,7 @@ from migration.container import RUNTIME
 from migration.docker import EngineSaidError
 from migration.host import DEFAULT_PATH, HostFile, HostProgramError
 from migration.settings import at
+from migration.shim import ShimSaidError
 from migration.ticket import Keys
 
 CANARY = "canary.py"
@@ -81,7 +82,7 @@ class NodeSetup:
                 done.append(step)
                 if step.state is StepState.FAILED:
                     break
-        except (HostProgramError, EngineSaidError) as exc:
+        except (HostProgramError, EngineSaidError, ShimSaidError) as exc:
             done.append(Step(state=StepState.FAILED, text=str(exc)))
         return tuple(done)
 
@@ -185,10 +186,14 @@ class NodeSetup:
         return bool(runtimes.get(RUNTIME, {}).get("path") == self._shim(access))
 
     def _try_checkpoints(self, access: NodeAccess, *, dry_run: bool) -> Step:
-        root = self._access.nodes.checkpoints
+        root = at(self._access.nodes.checkpoints, access.name)
         text = f"root of the node can write below {root}"
         if dry_run:
             return Step(state=StepState.WOULD, text=text)
+        if self._access.nodes.own_checkpoints:
+            # Its own disk: the mark tells it from an empty mount point from now on.
+            access.shim.store("mark")
+            return Step(state=StepState.ALREADY, text=f"{root} is marked as this node's own")
         ran = access.host.run(_script(_TRY_CHECKPOINTS, root, access.name), seconds=_SECONDS)
         if ran.code:
             return Step(
@@ -206,7 +211,7 @@ class NodeSetup:
         values = {
             "instance": self._instance,
             "node": node,
-            "checkpoints": nodes.checkpoints,
+            "checkpoints": at(nodes.checkpoints, node),
             "path": nodes.path or DEFAULT_PATH,
             "checkpoint_seconds": f"{nodes.checkpoint_seconds:g}",
             "resume_seconds": f"{nodes.resume_seconds:g}",

@@ -18,7 +18,7 @@ from migration.container import (
 from migration.docker import Docker, EngineSaidError, name_part
 from migration.host import HostFile, archive_of
 from migration.settings import EngineSettings, Site
-from migration.stores.shared import SharedStore
+from migration.stores.base import Store
 from migration.ticket import Keys
 
 #: What Docker gives as the start of a container that was never started.
@@ -68,7 +68,7 @@ class Placer:
     """Carries out start orders."""
 
     def __init__(
-        self, site: Site, settings: EngineSettings, keys: Keys, store: SharedStore, clock: Clock
+        self, site: Site, settings: EngineSettings, keys: Keys, store: Store, clock: Clock
     ) -> None:
         self._site = site
         self._settings = settings
@@ -81,6 +81,8 @@ class Placer:
         """Carry out an order as ``Engine.place`` promises."""
         began = self._clock.monotonic()
         image = self._images.of(access.docker, order)
+        self._store.prepare(order.ref, order.generation)
+        # Only now: a ticket does not wait for ever, and a generation may take long to come.
         body = create_body(
             order,
             image,
@@ -88,7 +90,6 @@ class Placer:
             access.docker.facts(),
             make_ticket(order, self._site, self._keys),
         )
-        self._store.prepare(order.ref.job)
         name = container_name(self._site.instance, order.ref)
         placed = self._create(access, order, name, body)
         if placed is None:

@@ -21,7 +21,7 @@ from migration.engine import FIRST_CANARY, DockerEngine
 from migration.manifest import one_line
 from migration.nodes import CANARY
 from migration.settings import Site, at
-from migration.stores.shared import SharedStore
+from migration.stores.base import Store
 from migration.ticket import Keys
 from migration.words import PROLOG_CAME
 
@@ -82,9 +82,7 @@ class CanaryLostError(EngineError):
 class Prober:
     """Runs the canary on nodes."""
 
-    def __init__(
-        self, access: Access, site: Site, keys: Keys, store: SharedStore, clock: Clock
-    ) -> None:
+    def __init__(self, access: Access, site: Site, keys: Keys, store: Store, clock: Clock) -> None:
         self._access = access
         self._clock = clock
         self._instance = site.instance

@@ -13,7 +13,7 @@ from daemon.core.types import Checkpoint, CheckpointKind, SegmentRef
 from migration.base import EngineError, EngineUnreachableError, Kept, NotSavedError, Saved
 from migration.docker import Docker, EngineSaidError
 from migration.manifest import CheckpointReceipt
-from migration.stores.shared import SharedStore
+from migration.stores.base import Report, Store
 from migration.words import plain
 
 #: For a shim that was told to stop, or whose engine died, to write its receipt.
@@ -33,7 +33,7 @@ class Committed:
 class Saver:
     """Carries out checkpoints."""
 
-    def __init__(self, store: SharedStore, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
@@ -48,13 +48,10 @@ class Saver:
             EngineUnreachableError: it may or may not have happened.
         """
         began = self._clock.monotonic()
-        receipt = self._store.checkpoint_receipt(ref)
-        frozen = False
-        if receipt is None or not receipt.evicted:
-            receipt, frozen = self._try(docker, container, ref, None, deadline_seconds)
+        report, frozen = self._try(docker, container, ref, None, deadline_seconds)
         seconds = self._clock.monotonic() - began
-        checkpoint = self._store.settled(ref)
-        if checkpoint is None:
+        checkpoint, receipt = report.ending(ref.epoch), report.receipt
+        if checkpoint is None or receipt is None:
             words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
             raise EngineUnreachableError(words)
         return Committed(
@@ -77,30 +74,21 @@ class Saver:
             NotSavedError: the job goes on in the state in which it was found.
             EngineUnreachableError: it may or may not have happened.
         """
-        before = self._newest_kept(ref)
+        before = _newest_kept(self._report(ref), ref)
         try:
-            receipt, _ = self._try(docker, container, ref, kind, deadline_seconds)
+            report, _ = self._try(docker, container, ref, kind, deadline_seconds)
         except (NotSavedError, EngineUnreachableError):
-            found = self._newest_kept(ref)
+            found = _newest_kept(self._report(ref), ref)
             if found is None or found == before:
                 raise
             # The shim was killed before it could say so: the manifest is the truth.
             return Kept(checkpoint=found, freeze_seconds=found.seconds)
-        found = self._newest_kept(ref)
-        if found is None or found.generation != receipt.generation:
+        found, receipt = _newest_kept(report, ref), report.receipt
+        if found is None or receipt is None or found.generation != receipt.generation:
             words = f"the checkpoint of job {ref.job} has a receipt, but cannot be read"
             raise EngineUnreachableError(words)
         still = (receipt.committed or 0.0) - (receipt.frozen or 0.0)
         return Kept(checkpoint=found, freeze_seconds=max(0.0, still))
-
-    def _newest_kept(self, ref: SegmentRef) -> Checkpoint | None:
-        try:
-            found = self._store.checkpoints(ref.job)
-        except OSError as exc:
-            words = f"the checkpoints of job {ref.job} cannot be read: {exc}"
-            raise EngineUnreachableError(words) from exc
-        kept = [c for c in found if c.kind is not CheckpointKind.EVICTION]
-        return next((c for c in reversed(kept) if c.epoch == ref.epoch), None)
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         """
@@ -112,13 +100,16 @@ class Saver:
             EngineUnreachableError: it is still at work, or the checkpoints cannot be read.
         """
         until = self._clock.monotonic() + _RECEIPT_SECONDS
+        while (report := self._report(ref)).busy:
+            if self._clock.monotonic() > until:
+                words = f"job {ref.job} is still being saved on {ref.node}"
+                raise EngineUnreachableError(words)
+            self._clock.wait(_POLL_SECONDS)
+        return report.ending(ref.epoch)
+
+    def _report(self, ref: SegmentRef) -> Report:
         try:
-            while self._store.busy(ref.job):
-                if self._clock.monotonic() > until:
-                    words = f"job {ref.job} is still being saved on {ref.node}"
-                    raise EngineUnreachableError(words)
-                self._clock.wait(_POLL_SECONDS)
-            return self._store.settled(ref)
+            return self._store.report(ref)
         except OSError as exc:
             words = f"the checkpoints of job {ref.job} cannot be read: {exc}"
             raise EngineUnreachableError(words) from exc
@@ -130,31 +121,31 @@ class Saver:
         ref: SegmentRef,
         kind: CheckpointKind | None,
         seconds: float,
-    ) -> tuple[CheckpointReceipt, bool]:
-        """Return the receipt of a success, and whether the engine had paused the job before."""
+    ) -> tuple[Report, bool]:
+        """Return what lies there after a success, and whether the engine had paused the job."""
+        try:
+            earlier = self._store.ask(ref, kind)
+        except OSError as exc:
+            raise NotSavedError(str(exc), frozen=_is_paused(docker, container)) from exc
+        if earlier is not None:
+            return self._report(ref), False
         # Asked before, for afterwards the engine's own pause is in the way.
         paused = _is_paused(docker, container)
-        try:
-            self._store.prepare(ref.job)
-            if kind is None:
-                self._store.end(ref.job)
-            else:
-                self._store.keep(ref, kind)
-            self._store.drop_checkpoint_receipt(ref)
-        except OSError as exc:
-            raise NotSavedError(str(exc), frozen=paused) from exc
-        receipt = self._ask(docker, container, ref, seconds, leave=kind is not None)
+        report = self._ask(docker, container, ref, seconds, leave=kind is not None)
+        receipt = report.receipt
+        if receipt is None:
+            raise EngineUnreachableError(f"{container} was checkpointed, but left no receipt")
         if not receipt.ok:
             why = plain(receipt.error or "no reason given")
             raise NotSavedError(why, frozen=paused or receipt.found_frozen)
         if receipt.evicted is not (kind is None):
             # An earlier call's, which came through late.
             raise EngineUnreachableError(f"{container} was checkpointed as {receipt.kind}")
-        return receipt, paused
+        return report, paused
 
     def _ask(
         self, docker: Docker, container: str, ref: SegmentRef, seconds: float, *, leave: bool
-    ) -> CheckpointReceipt:
+    ) -> Report:
         # A name of its own for each try: Docker refuses one that it has seen (B58).  ``Exit`` is
         # for the books: the shim looks at the mark, for an engine that was restarted may lie.
         name = f"stopgap-{secrets.token_hex(6)}"
@@ -164,38 +155,42 @@ class Saver:
         try:
             docker.call("POST", where, body=body, seconds=seconds)
         except EngineSaidError as exc:
-            receipt = self._store.checkpoint_receipt(ref)
-            if receipt is None:
+            report = self._report(ref)
+            if report.receipt is None:
                 # The shim was never asked: the container is gone, or has ended.
                 raise NotSavedError(exc.words, frozen=_is_paused(docker, container)) from exc
-            return receipt
+            return report
         except EngineUnreachableError:
-            receipt = self._late_receipt(ref, until)
-            if receipt is None:
+            late = self._late_report(ref, until)
+            if late is None:
                 raise
-            return receipt
+            return late
         if leave:
             # Or the container would gather the engine's stubs for as long as it runs.
             with suppress(EngineError):
                 docker.call("DELETE", f"{where}/{name}")
-        receipt = self._store.checkpoint_receipt(ref)
-        if receipt is None:
-            raise EngineUnreachableError(f"{container} was checkpointed, but left no receipt")
-        return receipt
+        return self._report(ref)
 
-    def _late_receipt(self, ref: SegmentRef, until: float) -> CheckpointReceipt | None:
+    def _late_report(self, ref: SegmentRef, until: float) -> Report | None:
         """Wait for a shim that works on although its engine does not answer."""
         last = max(until, self._clock.monotonic()) + _RECEIPT_SECONDS
         while (now := self._clock.monotonic()) < last:
-            # First the lock, then the look: the receipt is written under the lock.
-            busy = self._store.busy(ref.job)
-            receipt = self._store.checkpoint_receipt(ref)
-            if receipt is not None or not busy:
-                return receipt
-            if now > until:
-                self._store.cancel(ref.job)
+            # Where the checkpoints are read through the engine, it may answer again.
+            with suppress(EngineUnreachableError):
+                report = self._report(ref)
+                if report.receipt is not None:
+                    return report
+                if not report.busy:
+                    return None
+                if now > until:
+                    self._store.cancel(ref)
             self._clock.wait(_POLL_SECONDS)
         return None
+
+
+def _newest_kept(report: Report, ref: SegmentRef) -> Checkpoint | None:
+    kept = [c for c in report.checkpoints if c.kind is not CheckpointKind.EVICTION]
+    return next((c for c in reversed(kept) if c.epoch == ref.epoch), None)
 
 
 def _saved(

@@ -36,6 +36,8 @@ class NodeSettings:
     path: str = ""
     #: Root of the checkpoints, as the nodes see it.
     checkpoints: str = "/var/lib/stopgap/checkpoints"
+    #: Each node has a root of its own, and nobody else sees what is in it.
+    own_checkpoints: bool = False
     checkpoint_seconds: float = 600.0
     resume_seconds: float = 600.0
     #: ``none`` or ``zstd``, and its level.
@@ -47,6 +49,16 @@ class NodeSettings:
     hook_url: str = ""
     hook_seconds: float = 60.0
     hook_unreachable_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """How checkpoints go from node to node where they share no file system."""
+
+    #: ``zstd``, ``gzip`` or ``none``: the best that is asked for and that both nodes can.
+    packing: str = "zstd"
+    #: Of all streams together, as they are packed; 0 is no bound.
+    mib_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """The shim's verbs on one node: what its kernel says about our cgroups."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,10 @@ class Life:
 
     boot_id: str
     segments: tuple[Lived, ...]
+
+
+class ShimSaidError(EngineError):
+    """The shim could not do it, and says why."""
 
 
 class Shim:
@@ -70,19 +76,31 @@ class Shim:
         """Return what the shim knows about its node."""
         return dict(self._call("fingerprint"))
 
-    def _call(self, *verb: str) -> Any:
+    def store(self, verb: str, *words: object, seconds: float = _SECONDS) -> dict[str, Any]:
+        """Carry out a verb of the node's own store of checkpoints."""
+        return dict(self._call("store", verb, *map(str, words), seconds=seconds))
+
+    @contextmanager
+    def send(self, *words: object, silence_seconds: float) -> Iterator[Iterator[bytes]]:
+        """Yield a generation as a tar archive, while its node packs it."""
+        argv = [self._program, "stopgap", "store", "send", *map(str, words)]
+        with self._host.pour(argv, silence_seconds=silence_seconds) as pieces:
+            yield pieces
+
+    def _call(self, *verb: str, seconds: float = _SECONDS) -> Any:
         """
         Run one verb.
 
         Raises:
             NodeUnfitError: the node has no shim.
+            ShimSaidError: it could not do it.
             EngineUnreachableError: no answer in time.
         """
         try:
-            return self._host.call([self._program, "stopgap", *verb], seconds=_SECONDS)
+            return self._host.call([self._program, "stopgap", *verb], seconds=seconds)
         except HostProgramError as exc:
             if exc.code not in _NOT_FOUND:
-                raise EngineError(f"{self._node}: {exc}") from exc
+                raise ShimSaidError(f"{self._node}: {exc}") from exc
             raise NodeUnfitError(
                 f"{self._node} has no shim: run 'stopgap node setup {self._node}'"
             ) from exc

@@ -17,6 +17,9 @@ from urllib3.connectionpool import HTTPConnectionPool
 #: Makes a connected socket; its argument is the time-out in seconds.
 Opener = Callable[[float], socket.socket]
 
+#: For a piece of a body that nobody takes: whoever reads it may wait for a disk.
+_SEND_SECONDS = 60.0
+
 #: Children whose end nobody waits for; taken when the next one starts.
 _children: list[int] = []
 
@@ -85,6 +88,8 @@ class _Connection(urllib3.connection.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = self._connect(self._seconds)
+        # What it took to connect says nothing about how long a body takes to be taken.
+        self.sock.settimeout(max(self._seconds, _SEND_SECONDS))
 
 
 class _Pool(HTTPConnectionPool):

@@ -9,9 +9,17 @@ import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from daemon.core.types import Checkpoint, CheckpointKind, Generation, JobId, SegmentRef
+from daemon.core.types import (
+    Checkpoint,
+    CheckpointKind,
+    Generation,
+    JobId,
+    NodeName,
+    SegmentRef,
+)
 from migration import manifest as names
 from migration.manifest import (
     CheckpointReceipt,
@@ -19,14 +27,11 @@ from migration.manifest import (
     Manifest,
     ResumeReceipt,
 )
-
-
-class RootError(OSError):
-    """The root is not that of this installation's checkpoints."""
+from migration.stores.base import Report, RootError
 
 
 class SharedStore:
-    """The checkpoints of one installation."""
+    """The checkpoints of one installation, as ``migration.stores.base`` promises."""
 
     def __init__(self, root: Path, instance: str, site_key: bytes) -> None:
         self._root = root
@@ -72,30 +77,34 @@ class SharedStore:
                 "or empty it if that installation is no more"
             )
 
-    def prepare(self, job: JobId) -> None:
-        """
-        Make the job's directory, for root alone, and take back an old cancel.
-
-        Raises:
-            OSError: it cannot be made, or the root is not ours.
-        """
+    def ready(self, node: NodeName) -> None:
         self.check_root()
-        folder = self.folder(job)
+
+    def prepare(self, ref: SegmentRef, generation: Generation | None = None) -> None:
+        self.check_root()
+        folder = self.folder(ref.job)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder / names.CANCEL).unlink(missing_ok=True)
 
-    def keep(self, ref: SegmentRef, kind: CheckpointKind) -> None:
-        """
-        Let the segment go on from every checkpoint of it, until ``end`` is called.
+    def ask(self, ref: SegmentRef, kind: CheckpointKind | None) -> CheckpointReceipt | None:
+        earlier = self.checkpoint_receipt(ref)
+        if kind is None and earlier is not None and earlier.evicted:
+            return earlier
+        self.prepare(ref)
+        keep = self.folder(ref.job) / names.KEEP
+        if kind is None:
+            keep.unlink(missing_ok=True)
+        else:
+            _write_whole(keep, f"{ref.epoch} {kind}\n")
+        self._receipt(ref, names.checkpoint_receipt_name(ref.epoch)).unlink(missing_ok=True)
+        return None
 
-        A state and not a word to one call: one that comes through late must not end a job
-        that nobody wants to have ended, and one that was lost must leave nothing behind.
-        """
-        _write_whole(self.folder(ref.job) / names.KEEP, f"{ref.epoch} {kind}\n")
-
-    def end(self, job: JobId) -> None:
-        """Let the next checkpoint of the job end its segment."""
-        (self.folder(job) / names.KEEP).unlink(missing_ok=True)
+    def report(self, ref: SegmentRef) -> Report:
+        # First the lock, then the look: what a shim leaves is written under the lock.
+        busy = self.busy(ref.job)
+        self.check_root()
+        receipt = self.checkpoint_receipt(ref)
+        return Report(busy=busy, receipt=receipt, checkpoints=self.checkpoints(ref.job))
 
     def folder(self, job: JobId) -> Path:
         """Return the job's directory."""
@@ -117,7 +126,7 @@ class SharedStore:
         return found
 
     def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
-        """Return the job's valid generations, oldest first."""
+        self.check_root()
         found = []
         for generation in self._numbers(job):
             try:
@@ -126,27 +135,8 @@ class SharedStore:
                 continue
         return tuple(found)
 
-    def settled(self, ref: SegmentRef) -> Checkpoint | None:
-        """
-        Return the checkpoint that the segment ended with, if there is one.
-
-        The receipt names it.  A shim that was killed between its commit and its receipt
-        has left a manifest of the segment's epoch, which is as good.
-
-        Raises:
-            RootError: the checkpoints are out of sight.
-        """
-        self.check_root()
-        receipt = self.checkpoint_receipt(ref)
-        if receipt and receipt.evicted and receipt.generation is not None:
-            try:
-                found = self.manifest(ref.job, Generation(receipt.generation))
-            except InvalidCheckpointError:
-                return None
-            return found.checkpoint()
-        ends = [c for c in self.checkpoints(ref.job) if c.kind is CheckpointKind.EVICTION]
-        mine = [c for c in ends if c.epoch == ref.epoch]
-        return mine[-1] if mine else None
+    def has_ended(self, ref: SegmentRef) -> bool:
+        return self.report(ref).ending(ref.epoch) is not None
 
     def checkpoint_receipt(self, ref: SegmentRef) -> CheckpointReceipt | None:
         """Return what the segment's last checkpoint call did."""
@@ -158,25 +148,11 @@ class SharedStore:
         path = self._receipt(ref, names.resume_receipt_name(ref.epoch))
         return names.read_receipt(path, ResumeReceipt)
 
-    def drop_checkpoint_receipt(self, ref: SegmentRef) -> None:
-        """Remove the receipt of an earlier call, so that the next one is told from it."""
-        path = self._receipt(ref, names.checkpoint_receipt_name(ref.epoch))
-        path.unlink(missing_ok=True)
-
     def note_end(self, ref: SegmentRef) -> None:
-        """
-        Leave a mark, once, that the segment is proven gone.
-
-        What is written to the job's files from now on is not its own doing.
-
-        Raises:
-            OSError: it cannot be left.
-        """
         (self.folder(ref.job) / names.ended_name(ref.epoch)).touch(mode=0o600, exist_ok=False)
 
-    def cancel(self, job: JobId) -> None:
-        """Ask the shim to end the checkpoint or resume of the job that is under way."""
-        (self.folder(job) / names.CANCEL).touch(mode=0o600)
+    def cancel(self, ref: SegmentRef) -> None:
+        (self.folder(ref.job) / names.CANCEL).touch(mode=0o600)
 
     def busy(self, job: JobId) -> bool:
         """Tell whether a shim works on the job now."""
@@ -193,15 +169,6 @@ class SharedStore:
         return False
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
-        """
-        Delete what is older than the kept generation and what was never finished.
-
-        Newer generations that are whole stay: deleting them could only lose work.  With
-        nothing to keep the job's directory goes.
-
-        Raises:
-            OSError: not all of it could be deleted, or the root is out of sight.
-        """
         self.check_root()
         if keep is None:
             _delete(self.folder(job))
@@ -212,6 +179,12 @@ class SharedStore:
             unfinished = not busy and not (folder / names.MANIFEST).exists()
             if generation < keep or (generation > keep and unfinished):
                 _delete(folder)
+
+    def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
+        return {}
+
+    def answered(self, node: NodeName) -> None:
+        pass
 
     def _numbers(self, job: JobId) -> list[Generation]:
         try:

@@ -37,6 +37,7 @@ from migration.docker import EngineSaidError
 from migration.engine import DockerEngine
 from migration.nodes import NodeSetup, StepState
 from migration.settings import EngineSettings, NodeSettings, Site
+from migration.stores.base import Store
 from migration.stores.shared import SharedStore
 from migration.ticket import Keys
 from tests.contract.engine import EngineContract
@@ -70,6 +71,7 @@ class DockerBench:
     def __init__(self, bed: Bed) -> None:
         layout = bed.layout
         self._bed = bed
+        root, own = self._root()
         self.clock = SystemClock()
         self.site = Site(instance=layout.instance, mounts=(str(bed.data),))
         self.keys = Keys(b"k" * 32)
@@ -80,15 +82,29 @@ class DockerBench:
                 daemon_json=f"{layout.root}/nodes/{{node}}/daemon.json",
                 pidfile=f"{layout.root}/nodes/{{node}}/docker.pid",
                 path=layout.node_path,
-                checkpoints=str(layout.checkpoints),
+                checkpoints=root,
+                own_checkpoints=own,
             ),
             layout.instance,
         )
-        self.store = SharedStore(layout.checkpoints, layout.instance, self.keys.site)
-        self.store.claim(layout.state / "checkpoints.root")
+        self.store = self._store()
         self.engine = DockerEngine(self.access, self.site, self.keys, self.store, self.clock)
         self._job = job_numbers()
         self._used: list[JobId] = []
+
+    def _root(self) -> tuple[str, bool]:
+        """Return the nodes' root of the checkpoints, and whether each has its own."""
+        return str(self._bed.checkpoints), False
+
+    def _store(self) -> Store:
+        layout = self._bed.layout
+        store = SharedStore(layout.checkpoints, layout.instance, self.keys.site)
+        store.claim(layout.state / "checkpoints.root")
+        return store
+
+    def folder(self, job: JobId, node: NodeName) -> Path:
+        """Return the directory that the node has for the job."""
+        return self._bed.checkpoints / str(job)
 
     @classmethod
     @contextmanager
@@ -180,7 +196,7 @@ class DockerBench:
         (self._bed.layout.install_dir(node) / "state" / "prolog").touch()
 
     def spoil(self, job: JobId, generation: Generation) -> None:
-        layer = self.store.folder(job) / str(generation) / "layer.tar"
+        layer = self.folder(job, self.here) / str(generation) / "layer.tar"
         layer.write_bytes(layer.read_bytes()[:-1])
 
     def written(self, job: JobId) -> bytes:
@@ -257,7 +273,7 @@ class TestDockerEngine(EngineContract, KeepingContract):
         """What would be saved beside the mount point is not saved, and the job goes on."""
         order = bench.order(Act.COUNT, bench.here)
         bench.engine.place(order)
-        folder = nodes.store.folder(order.ref.job)
+        folder = nodes.folder(order.ref.job, bench.here)
         away = folder.with_suffix(".away")
         docker = nodes.access.of(bench.here).docker
         name = f"stopgap-{nodes.site.instance}-{order.ref.job}-1"

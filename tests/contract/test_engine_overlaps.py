@@ -40,7 +40,7 @@ def order(bench: DockerBench) -> StartOrder:
 
 
 def _await_dump(bench: DockerBench, order: StartOrder) -> None:
-    images = bench.store.folder(order.ref.job) / "1" / "images"
+    images = bench.folder(order.ref.job, order.ref.node) / "1" / "images"
     bench.await_(lambda: any(Path(images).glob("pages-*")))
 
 

@@ -150,7 +150,7 @@ def test_what_has_ended_is_not_saved(trial: Trial, *, running: bool) -> None:
 
 def test_a_lost_answer_is_found_in_the_receipt(trial: Trial) -> None:
     """The engine died, the shim worked on."""
-    trial.store.prepare(REF.job)
+    trial.store.prepare(REF)
     lock = (trial.root / "7" / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
     dropped = threading.Event()
@@ -184,7 +184,7 @@ def test_a_lost_answer_without_a_shim_is_unknown(trial: Trial) -> None:
 
 def test_a_deadline_cancels_the_shim(trial: Trial) -> None:
     """It is told to stop, and its receipt is awaited."""
-    trial.store.prepare(REF.job)
+    trial.store.prepare(REF)
     lock = (trial.root / "7" / "lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
 
@@ -221,7 +221,7 @@ def test_survivors_are_reported(trial: Trial) -> None:
 def test_whoever_is_still_saving_is_waited_for(trial: Trial) -> None:
     """A shim that lost its engine commits a moment later, and that counts."""
     folder = trial.store.folder(REF.job)
-    trial.store.prepare(REF.job)
+    trial.store.prepare(REF)
     begun, ends = threading.Event(), threading.Event()
 
     def shim() -> None:
@@ -246,7 +246,7 @@ def test_whoever_is_still_saving_is_waited_for(trial: Trial) -> None:
 
 def test_a_shim_without_an_end_leaves_it_open(trial: Trial) -> None:
     """Nobody kills a job, or starts it again, while it may still be saved."""
-    trial.store.prepare(REF.job)
+    trial.store.prepare(REF)
     with (trial.store.folder(REF.job) / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 

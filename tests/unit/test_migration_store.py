@@ -9,7 +9,8 @@ import pytest
 
 from daemon.core.types import Epoch, Generation, JobId, NodeName, SegmentRef
 from migration.manifest import ROOT_MARK, InvalidCheckpointError, read_manifest
-from migration.stores.shared import RootError, SharedStore
+from migration.stores.base import RootError
+from migration.stores.shared import SharedStore
 from tests.unit.generations import store_in, write_generation, write_receipt
 
 JOB = JobId(7)
@@ -98,7 +99,7 @@ def test_the_receipt_names_what_is_settled(tmp_path: Path) -> None:
     write_generation(tmp_path, 7, 2, epoch=3)
     write_receipt(tmp_path, 7, 3, ok=True, generation=1)
 
-    found = store_in(tmp_path).settled(REF)
+    found = store_in(tmp_path).report(REF).ending(REF.epoch)
 
     assert found is not None
     assert 1 == found.generation
@@ -110,7 +111,7 @@ def test_a_commit_without_a_receipt_is_settled(tmp_path: Path) -> None:
     write_generation(tmp_path, 7, 2, epoch=3)
     write_receipt(tmp_path, 7, 3, ok=False, error="an earlier try")
 
-    found = store_in(tmp_path).settled(REF)
+    found = store_in(tmp_path).report(REF).ending(REF.epoch)
 
     assert found is not None
     assert 2 == found.generation
@@ -121,10 +122,10 @@ def test_nothing_is_settled_by_another_segment(tmp_path: Path) -> None:
     write_generation(tmp_path, 7, 1, epoch=2)
     write_receipt(tmp_path, 7, 2, ok=True, generation=1)
 
-    assert store_in(tmp_path).settled(REF) is None
+    assert store_in(tmp_path).report(REF).ending(REF.epoch) is None
 
     write_receipt(tmp_path, 7, 3, ok=True, generation=9)
-    assert store_in(tmp_path).settled(REF) is None
+    assert store_in(tmp_path).report(REF).ending(REF.epoch) is None
 
 
 def test_half_a_receipt_is_none(tmp_path: Path) -> None:
@@ -139,10 +140,10 @@ def test_half_a_receipt_is_none(tmp_path: Path) -> None:
 def test_a_job_directory_is_for_root_alone(tmp_path: Path) -> None:
     """Checkpoints hold memory; an old cancel must not stop the next try."""
     store = store_in(tmp_path)
-    store.prepare(JOB)
-    store.cancel(JOB)
+    store.prepare(REF)
+    store.cancel(REF)
 
-    store.prepare(JOB)
+    store.prepare(REF)
 
     assert 0o700 == stat.S_IMODE(store.folder(JOB).stat().st_mode)
     assert [] == list(store.folder(JOB).iterdir())
@@ -192,7 +193,7 @@ def test_what_cannot_be_read_is_not_taken_for_absent(tmp_path: Path, name: str) 
     unreadable.mkdir(parents=True)
 
     with pytest.raises(IsADirectoryError):
-        store.settled(REF)
+        store.report(REF).ending(REF.epoch)
 
 
 def test_a_root_without_its_mark_hides_its_checkpoints(tmp_path: Path) -> None:
@@ -202,9 +203,9 @@ def test_a_root_without_its_mark_hides_its_checkpoints(tmp_path: Path) -> None:
     (tmp_path / ROOT_MARK).rename(tmp_path / "hidden")
 
     with pytest.raises(RootError, match="mounted"):
-        store.settled(REF)
+        store.report(REF).ending(REF.epoch)
     with pytest.raises(RootError, match="mounted"):
-        store.prepare(JOB)
+        store.prepare(REF)
     with pytest.raises(RootError, match="mounted"):
         store.forget(JOB)
     with pytest.raises(RootError, match="mounted"):
