@@ -195,9 +195,19 @@ class NodesSection(_Section):
 class CheckpointsSection(_Section):
     """Where checkpoints are kept."""
 
-    root: _File = Path("/var/lib/stopgap/checkpoints")
-    """Directory on a file system that all nodes share and root on them may write.
-    Checkpoints are memory: nothing that jobs may mount can be at, above or below it."""
+    store: Literal["shared", "streamed"] = "shared"
+    """Where they lie: in one directory that the daemon and all nodes share, or on a disk of
+    each node, from where they are streamed to the node that needs them."""
+    root: _FileTemplate = "/var/lib/stopgap/checkpoints"
+    """Directory on a file system that all nodes share and root on them may write; with
+    store = "streamed" one on each node's own disk, {node} being replaced.  Checkpoints are
+    memory: nothing that jobs may mount can be at, above or below it."""
+    stream_mib_per_second: NonNegativeFloat = 0.0
+    """MiB that all streams together may take in a second; 0 is no bound."""
+    stream_packing: Literal["none", "zstd", "gzip"] = "none"
+    """How streams are packed: "zstd" where the source has it and the other's engine is 23 or
+    newer, else as "gzip".  A core packs some 400 MiB/s with zstd and 30 with gzip, so it is
+    worth it only on networks that are slower than that."""
     max_total_gib: NonNegativeFloat = 0.0
     """GiB that the checkpoints of all jobs may take; 0 is no limit.  Beyond it periodic
     checkpoints pause.  Evictions never fail because of it."""
@@ -324,7 +334,7 @@ def contradictions(config: Config) -> list[rules.Problem]:
     nodes = config.nodes
     private = {
         "daemon.state_dir": str(config.daemon.state_dir),
-        "checkpoints.root": str(config.checkpoints.root),
+        "checkpoints.root": config.checkpoints.root.split("{node}", maxsplit=1)[0],
         "nodes.install_dir": nodes.install_dir.split("{node}", maxsplit=1)[0],
         "nodes.scratch_dir": nodes.scratch_dir.split("{node}", maxsplit=1)[0],
     }
@@ -336,6 +346,9 @@ def contradictions(config: Config) -> list[rules.Problem]:
         for prefix in config.jobs.mounts
         if rules.overlaps(place, prefix)
     ]
+    if config.checkpoints.store == "shared" and "{node}" in config.checkpoints.root:
+        keys = ("checkpoints.root", "checkpoints.store")
+        found.append(rules.Problem(keys, 'may contain {node} only with store = "streamed"'))
     if nodes.hook_unreachable_seconds > nodes.hook_seconds:
         keys = ("nodes.hook_unreachable_seconds", "nodes.hook_seconds")
         found.append(rules.Problem(keys, "must not be longer than nodes.hook_seconds"))

@@ -302,6 +302,7 @@ class Observer:
                 busy_nodes=self._work.nodes(),
                 leaving=self._work.leaving(),
                 saving=self._work.saving(),
+                held=self._engines.held(jobs),
                 losses=self._store.losses(),
             )
 

@@ -38,7 +38,6 @@ from migration.engine import DockerEngine
 from migration.nodes import NodeSetup
 from migration.probe import Prober
 from migration.settings import Site
-from migration.stores.shared import SharedStore
 from migration.ticket import Keys, master_secret
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +92,8 @@ def _state_dir(config: Config) -> Iterator[None]:
     """Make the daemon's folders and hold its lock: one daemon per state directory."""
     state = config.daemon.state_dir
     try:
-        for folder in (state, config.checkpoints.root):
+        shared = config.checkpoints.store == "shared"
+        for folder in (state, *([Path(config.checkpoints.root)] if shared else [])):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
         lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -149,12 +149,11 @@ class Service:
         site = Site(instance=config.daemon.instance, mounts=config.jobs.mounts)
         access = Access(wiring.engine_settings(config), wiring.node_settings(config), site.instance)
         stack.callback(access.close)
-        shared = SharedStore(config.checkpoints.root, site.instance, keys.site)
         try:
-            shared.claim(config.daemon.state_dir / "checkpoints.root")
-        except OSError as exc:
+            checkpoints = wiring.checkpoint_store(config, access, keys.site, clock)
+        except (OSError, ValueError) as exc:
             raise StartError(str(exc)) from exc
-        engine = DockerEngine(access, site, keys, shared, clock)
+        engine = DockerEngine(access, site, keys, checkpoints, clock)
         self._observer = self._eyes(adapter, engine, store)
         stack.callback(self._observer.close)
         self._pulse.watch(self._observer)
@@ -170,7 +169,8 @@ class Service:
             signal_grace=timedelta(seconds=config.policy.signal_grace_seconds),
         )
         workshop = NodeWorkshop(
-            NodeSetup(access, keys, site.instance, clock), Prober(access, site, keys, shared, clock)
+            NodeSetup(access, keys, site.instance, clock),
+            Prober(access, site, keys, checkpoints, clock),
         )
         executor = Executor(tools, workshop)
         stack.callback(executor.close)

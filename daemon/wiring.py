@@ -1,11 +1,20 @@
 """The configuration's values in the words of the parts that they are for."""
 
 from datetime import timedelta
+from pathlib import Path
 
 from adapters import registry
+from daemon.clock import Clock
 from daemon.config import Config, MockSection, PbsSection
 from daemon.core.policy import Policy
-from migration.settings import EngineSettings, NodeSettings
+from migration.access import Access
+from migration.settings import EngineSettings, NodeSettings, StreamSettings
+from migration.stores.base import Store
+from migration.stores.carrying import Carrier
+from migration.stores.ledger import Ledger
+from migration.stores.pace import Pace
+from migration.stores.shared import SharedStore
+from migration.stores.streamed import StreamedStore
 
 
 def policy_of(config: Config) -> Policy:
@@ -77,7 +86,8 @@ def node_settings(config: Config) -> NodeSettings:
         daemon_json=config.engine.daemon_json,
         pidfile=config.engine.pidfile,
         path=config.nodes.path,
-        checkpoints=str(config.checkpoints.root),
+        checkpoints=config.checkpoints.root,
+        own_checkpoints=config.checkpoints.store == "streamed",
         checkpoint_seconds=config.engine.checkpoint_seconds,
         resume_seconds=config.engine.resume_seconds,
         compress=config.checkpoints.compress,
@@ -87,3 +97,25 @@ def node_settings(config: Config) -> NodeSettings:
         hook_seconds=config.nodes.hook_seconds,
         hook_unreachable_seconds=config.nodes.hook_unreachable_seconds,
     )
+
+
+def checkpoint_store(config: Config, access: Access, site_key: bytes, clock: Clock) -> Store:
+    """
+    Return the store of the checkpoints, ready for use.
+
+    Raises:
+        OSError: its directory cannot be used, or is another installation's.
+        ValueError: what was written down about it cannot be read.
+    """
+    section, state = config.checkpoints, config.daemon.state_dir
+    if section.store == "shared":
+        shared = SharedStore(Path(section.root), config.daemon.instance, site_key)
+        shared.claim(state / "checkpoints.root")
+        return shared
+    ledger = Ledger(state / "ledger")
+    ledger.open()
+    settings = StreamSettings(
+        packing=section.stream_packing, mib_per_second=section.stream_mib_per_second
+    )
+    carrier = Carrier(access, settings, Pace(clock, settings.mib_per_second), clock)
+    return StreamedStore(access, ledger, carrier)

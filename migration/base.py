@@ -68,6 +68,10 @@ class CheckpointAwayError(EngineError):
     """The generation lies on nodes that do not answer.  Nothing was begun; it waits for them."""
 
 
+class StaleOrderError(EngineError):
+    """What the order relied on was seen too long ago.  Nothing was begun; look again first."""
+
+
 class StillAliveError(EngineError):
     """Processes of the segment survived; its node must be treated as occupied."""
 
@@ -216,6 +220,7 @@ class Engine(Protocol):
             ChangedFilesError: the order says ``hold``, and there is something to look at.
             NotResumableError: the generation is at fault, or does not fit this node.
             CheckpointAwayError: the generation lies where nobody answers.
+            StaleOrderError: bringing the generation took long; it is there now.
             NodeUnfitError: the node is at fault, or a prolog has claimed it.
             EngineUnreachableError: it may or may not have happened.
         """

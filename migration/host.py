@@ -30,6 +30,7 @@ _HOST_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 #: No helper is given more time, clocks that differ included.
 _LONGEST_LIFE = timedelta(minutes=10)
 _LONGEST_STREAM = timedelta(days=1)
+_PIECE_BYTES = 1 << 18
 #: Of what a program complains about.
 _MOST_WORDS = 65536
 #: Two zero blocks are a tar archive with nothing in it.
@@ -121,11 +122,17 @@ class Host:
         where = f"/containers/{helper}"
         with self._docker.attach(helper, silence_seconds=seconds) as answer:
             self._docker.call("POST", f"{where}/start")
+            held = bytearray()
             for number, piece in labelled(answer):
                 if number == 1:
-                    yield piece
+                    held += piece
                 else:
                     words = (words + piece)[-_MOST_WORDS:]
+                # Engines pass on 32 KiB at most, and each piece costs all the way.
+                if len(held) >= _PIECE_BYTES:
+                    yield bytes(held)
+                    held.clear()
+            yield bytes(held)
         code = int(self._docker.call("POST", f"{where}/wait").json()["StatusCode"])
         if code:
             said = words.decode(errors="replace").strip()

@@ -7,7 +7,7 @@ from typing import Any
 from daemon.clock import Clock
 from migration import words
 from migration.access import NodeAccess
-from migration.base import Placed, StartOrder, StillAliveError
+from migration.base import Placed, StaleOrderError, StartOrder, StillAliveError
 from migration.container import (
     ImageFacts,
     check_image,
@@ -21,6 +21,8 @@ from migration.settings import EngineSettings, Site
 from migration.stores.base import Store
 from migration.ticket import Keys
 
+#: A node that was idle so long ago may not be so now, and not every one has a hook that tells.
+_FRESH_SECONDS = 30.0
 #: What Docker gives as the start of a container that was never started.
 _NEVER = "0001-01-01T00:00:00Z"
 
@@ -81,8 +83,7 @@ class Placer:
         """Carry out an order as ``Engine.place`` promises."""
         began = self._clock.monotonic()
         image = self._images.of(access.docker, order)
-        self._store.prepare(order.ref, order.generation)
-        # Only now: a ticket does not wait for ever, and a generation may take long to come.
+        self._prepare(order)
         body = create_body(
             order,
             image,
@@ -108,6 +109,16 @@ class Placer:
             seconds=seconds,
             changed=self._changed(order),
         )
+
+    def _prepare(self, order: StartOrder) -> None:
+        began = self._clock.monotonic()
+        self._store.prepare(order.ref, order.generation)
+        seconds = self._clock.monotonic() - began
+        if seconds > _FRESH_SECONDS:
+            raise StaleOrderError(
+                f"its checkpoint has come to {order.ref.node} in {seconds:.0f} s; it goes on as "
+                "soon as the node is found idle once more"
+            )
 
     def _changed(self, order: StartOrder) -> tuple[str, ...]:
         receipt = None

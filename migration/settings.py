@@ -56,7 +56,7 @@ class StreamSettings:
     """How checkpoints go from node to node where they share no file system."""
 
     #: ``zstd``, ``gzip`` or ``none``: the best that is asked for and that both nodes can.
-    packing: str = "zstd"
+    packing: str = "none"
     #: Of all streams together, as they are packed; 0 is no bound.
     mib_per_second: float = 0.0
 

@@ -13,10 +13,12 @@ from daemon.core.types import Checkpoint, Job, JobId
 from daemon.store import IntentId
 from migration.base import (
     ChangedFilesError,
+    CheckpointAwayError,
     EngineError,
     NodeUnfitError,
     NotResumableError,
     OrderRefusedError,
+    StaleOrderError,
 )
 from migration.words import PROLOG_CAME
 
@@ -47,6 +49,8 @@ def refused(tools: Tools, job: Job, intent: IntentId | None, exc: EngineError) -
             _changed(tools, job, intent, exc.files)
         case NotResumableError():
             _not_resumable(tools, job, intent, why)
+        case CheckpointAwayError() | StaleOrderError():
+            _not_placed(tools, job, intent, why, fault=False)
         case NodeUnfitError():
             _unfit(tools, job, intent, why)
         case _:

@@ -146,6 +146,8 @@ class CheckpointView(_View):
     plain_bytes: int
     seconds: float
     kind: str
+    #: Where it lies; empty where every node can read it, or when it is no more.
+    nodes: list[str] = []
 
 
 class EventView(_View):

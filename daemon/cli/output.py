@@ -155,10 +155,12 @@ def job(found: Mapping[str, Any]) -> None:
     for title, heads in _HISTORY.items():
         rows = found[title][-_ROWS:]
         if rows:
+            # Only on some sites checkpoints lie on nodes.
+            told = [head for head in heads if any(row.get(head) != [] for row in rows)]
             say("")
             table(
-                [head.upper() for head in heads],
-                ([_cell(head, row.get(head)) for head in heads] for row in rows),
+                [head.upper() for head in told],
+                ([_cell(head, row.get(head)) for head in told] for row in rows),
             )
         if len(rows) < len(found[title]):
             say(f"the last {len(rows)} of {len(found[title])} {title}; --json has all")
@@ -168,12 +170,22 @@ def job(found: Mapping[str, Any]) -> None:
 _ROWS = 50
 _HISTORY = {
     "segments": ("epoch", "node", "started", "ended", "outcome", "resumed_from"),
-    "checkpoints": ("generation", "time", "bytes", "written_bytes", "seconds", "kind"),
+    "checkpoints": (
+        "generation",
+        "time",
+        "bytes",
+        "written_bytes",
+        "seconds",
+        "kind",
+        "nodes",
+    ),
     "events": ("time", "event", "state", "reason"),
 }
 
 
 def _cell(head: str, value: Any) -> str:
-    if value is None:
+    if value is None or value == []:
         return "-"
+    if isinstance(value, list):
+        return ",".join(value)
     return units.show_bytes(value) if head.endswith("bytes") else str(value)

@@ -2,6 +2,7 @@
 
 from daemon.core.fill import free_rooms, may_start, needs_criu
 from daemon.core.fit import Kinds, nowhere
+from daemon.core.held import out_of_reach
 from daemon.core.policy import Policy
 from daemon.core.types import Job, JobState, NodeState, Snapshot
 from daemon.core.wanted import wants
@@ -32,6 +33,9 @@ class Waiting:
         if job.not_before is not None and job.not_before > self._snapshot.now:
             left = (job.not_before - self._snapshot.now).total_seconds()
             return f"{job.reason}; tried again in {left:.0f} s"
+        away = out_of_reach(self._snapshot, job)
+        if away:
+            return f"waits: {away}"
         fitting = (job.machine, job.avoid) if job.generation is not None else None
         shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job), fitting)
         if shape not in self._known:

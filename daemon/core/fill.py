@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from daemon.core.actions import Place
 from daemon.core.fit import Kinds
+from daemon.core.held import holders, out_of_reach
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
@@ -74,9 +75,12 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
     for job in _waiting(snapshot):
         fitting = kinds.fitting(job)
         shape = (job.spec.cpus, job.spec.memory_mib, needs_criu(job), fitting)
-        if shape in hopeless:
+        if shape in hopeless or out_of_reach(snapshot, job):
             continue
-        place = _tightest(rooms, job, fitting)
+        # Where its checkpoint lies it need not be brought.
+        place = _among(holders(snapshot, job), rooms, job, fitting)
+        if place is None:
+            place = _tightest(rooms, job, fitting)
         if place is None:
             hopeless.add(shape)
             continue
@@ -114,6 +118,16 @@ def _tightest(rooms: list[Room], job: Job, kinds: frozenset[int] | None) -> int 
     """Return where in the sorted rooms the first one is that the job fits into."""
     first = bisect_left(rooms, job.spec.cpus, key=lambda room: room.cpus)
     return next((i for i in range(first, len(rooms)) if rooms[i].fits(job, kinds)), None)
+
+
+def _among(
+    nodes: tuple[NodeName, ...], rooms: list[Room], job: Job, kinds: frozenset[int] | None
+) -> int | None:
+    """Return where in the sorted rooms the first of these nodes is that the job fits into."""
+    if not nodes:
+        return None
+    found = (i for i, room in enumerate(rooms) if room.node in nodes and room.fits(job, kinds))
+    return next(found, None)
 
 
 def _waiting(snapshot: Snapshot) -> list[Job]:

@@ -422,4 +422,6 @@ class Snapshot:
     leaving: frozenset[SegmentRef] = frozenset()
     #: Of these jobs, those that are being saved and are to go on: an eviction may come first.
     saving: frozenset[JobId] = frozenset()
+    #: Nodes that have the generation of a parked job; one that all nodes can read is not here.
+    held: Mapping[JobId, tuple[NodeName, ...]] = field(default_factory=lambda: MappingProxyType({}))
     losses: Losses = Losses()

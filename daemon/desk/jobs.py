@@ -74,6 +74,7 @@ class JobDesk(Parts):
             self._store.segments(known.id),
             self._store.checkpoints(known.id),
             self._store.history(known.id),
+            where=self.tools.engine.where(known.id),
         )
 
     def logs(self, caller: Caller, job: int, *, follow: bool) -> Iterator[bytes]:

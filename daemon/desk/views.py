@@ -1,7 +1,7 @@
 """Nouns to the documents that callers read."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from statistics import median
 
@@ -23,6 +23,7 @@ from daemon.core.types import (
     TERMINAL,
     Checkpoint,
     CheckpointMode,
+    Generation,
     Job,
     JobState,
     Movable,
@@ -88,6 +89,8 @@ def job_detail(
     segments: Sequence[Segment],
     checkpoints: Sequence[Checkpoint],
     history: Sequence[HistoryLine],
+    *,
+    where: Mapping[Generation, tuple[NodeName, ...]],
 ) -> JobDetail:
     """Return a job with its history."""
     limit, every = job.spec.time_limit, job.spec.checkpoint_every
@@ -106,7 +109,7 @@ def job_detail(
         results=list(job.spec.results),
         changed_files=list(job.changed_files),
         segments=[_segment(segment) for segment in segments],
-        checkpoints=[_checkpoint(checkpoint) for checkpoint in checkpoints],
+        checkpoints=[_checkpoint(found, where.get(found.generation, ())) for found in checkpoints],
         events=[
             EventView(
                 time=line.time, event=line.event, state=JobState(line.state), reason=line.reason
@@ -127,7 +130,7 @@ def _segment(segment: Segment) -> SegmentView:
     )
 
 
-def _checkpoint(checkpoint: Checkpoint) -> CheckpointView:
+def _checkpoint(checkpoint: Checkpoint, nodes: tuple[NodeName, ...]) -> CheckpointView:
     return CheckpointView(
         generation=checkpoint.generation,
         time=checkpoint.time,
@@ -136,6 +139,7 @@ def _checkpoint(checkpoint: Checkpoint) -> CheckpointView:
         plain_bytes=checkpoint.plain_bytes,
         seconds=round(checkpoint.seconds, 3),
         kind=checkpoint.kind,
+        nodes=list(nodes),
     )
 
 

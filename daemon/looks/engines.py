@@ -9,7 +9,15 @@ from datetime import datetime
 import structlog
 
 from daemon.clock import Clock
-from daemon.core.types import EngineView, NodeName, SegmentRef, SegmentView
+from daemon.core.types import (
+    EngineView,
+    Job,
+    JobId,
+    JobState,
+    NodeName,
+    SegmentRef,
+    SegmentView,
+)
 from daemon.looks.work import Work
 from daemon.store import NodeRecord
 from migration.base import Engine, EngineError
@@ -85,6 +93,16 @@ class EngineLooks:
         """Tell whether the engine answered last time and the node can hold jobs."""
         view = self._views.get(node)
         return view is not None and view.reachable and view.fit
+
+    def held(self, jobs: Iterable[Job]) -> dict[JobId, tuple[NodeName, ...]]:
+        """Return which nodes have the generations of the jobs that are parked; asks nobody."""
+        held = {}
+        for job in jobs:
+            if job.state is JobState.PARKED and job.generation is not None:
+                nodes = self._engine.where(job.id).get(job.generation)
+                if nodes:
+                    held[job.id] = nodes
+        return held
 
     def views(self, started: Mapping[SegmentRef, datetime]) -> dict[NodeName, EngineView]:
         """

@@ -38,6 +38,9 @@ class Page(BaseModel):
     highest: int = 0
 
 
+_EMPTY = Page()
+
+
 class Ledger:
     """All jobs that have, or may have, something on a node."""
 
@@ -62,6 +65,11 @@ class Ledger:
         """Return what is known of a job; it may be changed by nobody else meanwhile."""
         with self._lock:
             return self._pages.get(job, Page()).model_copy(deep=True)
+
+    def peek(self, job: JobId) -> Page:
+        """Return the same without a copy, for whoever only reads."""
+        with self._lock:
+            return self._pages.get(job, _EMPTY)
 
     def write(self, job: JobId, page: Page) -> None:
         """Replace what is known of a job, durably; with no node left nothing is."""

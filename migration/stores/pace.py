@@ -6,6 +6,10 @@ from collections.abc import Iterable, Iterator
 from daemon.clock import Clock
 
 
+#: Sleeping takes a little longer than it should, at every piece.
+_CREDIT_SECONDS = 0.25
+
+
 class Pace:
     """Holds bytes back so that no more than so many go through in a second."""
 
@@ -26,7 +30,8 @@ class Pace:
     def _wait(self, size: int) -> None:
         with self._lock:
             now = self._clock.monotonic()
-            begins = max(now, self._free_at)
+            # Who was late may catch up, but not for what nobody sent.
+            begins = max(now - _CREDIT_SECONDS, self._free_at)
             self._free_at = begins + size / self._rate
         if begins > now:
             self._clock.wait(begins - now)

@@ -82,19 +82,19 @@ class StreamedStore:
 
     def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
         found: dict[int, Manifest] = {}
-        for node, held in self._ledger.page(job).nodes.items():
+        for node, held in self._ledger.peek(job).nodes.items():
             if held.due != ALL:
                 manifests = self._look(job, NodeName(node), 0)["manifests"]
                 found |= {manifest.generation: manifest for manifest in manifests}
         return tuple(found[generation].checkpoint() for generation in sorted(found))
 
     def has_ended(self, ref: SegmentRef) -> bool:
-        held = self._ledger.page(ref.job).nodes.get(ref.node, Holding())
+        held = self._ledger.peek(ref.job).nodes.get(ref.node, Holding())
         ends = (m for m in held.manifests if m.kind is CheckpointKind.EVICTION)
         return any(manifest.epoch == ref.epoch for manifest in ends)
 
     def note_end(self, ref: SegmentRef) -> None:
-        if ref.node in self._ledger.page(ref.job).nodes:
+        if ref.node in self._ledger.peek(ref.job).nodes:
             self._verb(ref.node, "ended", ref.job, ref.epoch)
 
     def cancel(self, ref: SegmentRef) -> None:
@@ -118,7 +118,7 @@ class StreamedStore:
 
     def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
         found: dict[Generation, tuple[NodeName, ...]] = {}
-        for node, held in self._ledger.page(job).nodes.items():
+        for node, held in self._ledger.peek(job).nodes.items():
             for manifest in held.manifests if held.due != ALL else ():
                 generation = Generation(manifest.generation)
                 found[generation] = (*found.get(generation, ()), NodeName(node))
