@@ -159,6 +159,10 @@ class EngineSection(_Section):
     """Seconds for one resume, kept by the shim: a broken image makes CRIU spin for ever."""
     poll_seconds: PositiveFloat = 5.0
     """Seconds between two looks at the containers of a node."""
+    fetch_images: Literal["registry", "nodes", "nowhere"] = "registry"
+    """From where a node gets the image of a job when it lacks it, as long as another node has
+    it: by digest from the registry that it was pulled from, otherwise from that node; only
+    from that node; or from nowhere."""
     daemon_json: _FileTemplate = "/etc/docker/daemon.json"
     """The engine's configuration on the node, in which the shim is registered."""
     pidfile: _FileTemplate = "/var/run/docker.pid"

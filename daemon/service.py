@@ -149,11 +149,12 @@ class Service:
         site = Site(instance=config.daemon.instance, mounts=config.jobs.mounts)
         access = Access(wiring.engine_settings(config), wiring.node_settings(config), site.instance)
         stack.callback(access.close)
+        pace = wiring.stream_pace(config, clock)
         try:
-            checkpoints = wiring.checkpoint_store(config, access, keys.site, clock)
+            checkpoints = wiring.checkpoint_store(config, access, keys.site, pace, clock)
         except (OSError, ValueError) as exc:
             raise StartError(str(exc)) from exc
-        engine = DockerEngine(access, site, keys, checkpoints, clock)
+        engine = DockerEngine(access, site, keys, checkpoints, clock, pace=pace)
         self._observer = self._eyes(adapter, engine, store)
         stack.callback(self._observer.close)
         self._pulse.watch(self._observer)

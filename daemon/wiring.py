@@ -8,7 +8,7 @@ from daemon.clock import Clock
 from daemon.config import Config, MockSection, PbsSection
 from daemon.core.policy import Policy
 from migration.access import Access
-from migration.settings import EngineSettings, NodeSettings, StreamSettings
+from migration.settings import EngineSettings, ImageSource, NodeSettings
 from migration.stores.base import Store
 from migration.stores.carrying import Carrier
 from migration.stores.ledger import Ledger
@@ -76,6 +76,7 @@ def engine_settings(config: Config) -> EngineSettings:
         address=config.engine.address,
         timeout_seconds=config.engine.timeout_seconds,
         resume_seconds=config.engine.resume_seconds,
+        images=ImageSource(config.engine.fetch_images),
     )
 
 
@@ -99,7 +100,14 @@ def node_settings(config: Config) -> NodeSettings:
     )
 
 
-def checkpoint_store(config: Config, access: Access, site_key: bytes, clock: Clock) -> Store:
+def stream_pace(config: Config, clock: Clock) -> Pace:
+    """Return the bound that all streams share."""
+    return Pace(clock, config.checkpoints.stream_mib_per_second)
+
+
+def checkpoint_store(
+    config: Config, access: Access, site_key: bytes, pace: Pace, clock: Clock
+) -> Store:
     """
     Return the store of the checkpoints, ready for use.
 
@@ -114,8 +122,4 @@ def checkpoint_store(config: Config, access: Access, site_key: bytes, clock: Clo
         return shared
     ledger = Ledger(state / "ledger")
     ledger.open()
-    settings = StreamSettings(
-        packing=section.stream_packing, mib_per_second=section.stream_mib_per_second
-    )
-    carrier = Carrier(access, settings, Pace(clock, settings.mib_per_second), clock)
-    return StreamedStore(access, ledger, carrier)
+    return StreamedStore(access, ledger, Carrier(access, section.stream_packing, pace, clock))

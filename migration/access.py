@@ -39,6 +39,11 @@ class Access:
                 self._known[node] = self._make(node)
             return self._known[node]
 
+    def known(self) -> tuple[NodeAccess, ...]:
+        """Return the ways to every node that was asked for by now."""
+        with self._lock:
+            return tuple(self._known.values())
+
     def close(self) -> None:
         """Close all connections."""
         for access in self._known.values():

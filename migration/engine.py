@@ -37,11 +37,13 @@ from migration.base import (
 )
 from migration.container import LABEL_EPOCH, LABEL_INSTANCE, LABEL_JOB, container_name
 from migration.docker import Docker, EngineSaidError
+from migration.images import Images
 from migration.missed import MissedEnds
 from migration.placing import Placer
 from migration.saving import Saver
 from migration.settings import Site
 from migration.stores.base import Store
+from migration.stores.pace import Pace
 from migration.ticket import Keys
 
 #: Jobs from here on are canaries of the probe, and nobody else's business.
@@ -60,11 +62,22 @@ _PHASES = {
 class DockerEngine:
     """The containers of all nodes, for real."""
 
-    def __init__(self, access: Access, site: Site, keys: Keys, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        access: Access,
+        site: Site,
+        keys: Keys,
+        store: Store,
+        clock: Clock,
+        *,
+        pace: Pace | None = None,
+    ) -> None:
+        """Take the parts; ``pace`` bounds the streams of images, those of the store as well."""
         self._access = access
         self._site = site
         self._store = store
-        self._placer = Placer(site, access.engine, keys, store, clock)
+        images = Images(access, pace or Pace(clock, 0.0))
+        self._placer = Placer(site, access.engine, keys, store, images, clock)
         self._saver = Saver(store, clock)
         self._missed = MissedEnds(clock)
         #: Proven gone by us, so that Docker will soon say the same.

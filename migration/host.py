@@ -8,8 +8,8 @@ import io
 import json
 import secrets
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -114,10 +114,16 @@ class Host:
         """
         body = self._body(["chroot", "/host", *argv], CAPABILITIES, label=LABEL_STREAM)
         body["HostConfig"]["LogConfig"] = {"Type": "none"}
-        with self._container(body) as helper:
-            yield self._poured(helper, argv, silence_seconds)
+        with (
+            self._container(body) as helper,
+            # First the stream, then the container: an engine waits for whoever still listens.
+            closing(self._poured(helper, argv, silence_seconds)) as pieces,
+        ):
+            yield pieces
 
-    def _poured(self, helper: str, argv: Sequence[str], seconds: float) -> Iterator[bytes]:
+    def _poured(
+        self, helper: str, argv: Sequence[str], seconds: float
+    ) -> Generator[bytes, None, None]:
         words = b""
         where = f"/containers/{helper}"
         with self._docker.attach(helper, silence_seconds=seconds) as answer:

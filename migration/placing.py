@@ -1,6 +1,5 @@
 """Starting or resuming one segment: image, container, start; or nothing at all is left."""
 
-import threading
 from contextlib import suppress
 from typing import Any
 
@@ -9,14 +8,13 @@ from migration import words
 from migration.access import NodeAccess
 from migration.base import Placed, StaleOrderError, StartOrder, StillAliveError
 from migration.container import (
-    ImageFacts,
-    check_image,
     container_name,
     create_body,
     make_ticket,
 )
-from migration.docker import Docker, EngineSaidError, name_part
+from migration.docker import EngineSaidError
 from migration.host import HostFile, archive_of
+from migration.images import Images
 from migration.settings import EngineSettings, Site
 from migration.stores.base import Store
 from migration.ticket import Keys
@@ -27,63 +25,31 @@ _FRESH_SECONDS = 30.0
 _NEVER = "0001-01-01T00:00:00Z"
 
 
-class Images:
-    """What images say about themselves; a digest's answer never changes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], ImageFacts] = {}
-
-    def of(self, docker: Docker, order: StartOrder) -> ImageFacts:
-        """
-        Return the facts of the order's image on that engine.
-
-        Raises:
-            OrderRefusedError: there is no such image, or no job may use it.
-            NodeUnfitError: only this node lacks it.
-        """
-        name = order.image_digest or order.spec.image
-        with self._lock:
-            known = self._known.get((docker.address, name))
-        if known is not None:
-            return known
-        try:
-            said = docker.get(f"/images/{name_part(name)}/json")
-        except EngineSaidError as exc:
-            if exc.status in {400, 404}:
-                raise words.missing_image(order) from exc
-            raise
-        facts = _image_facts(said)
-        check_image(order.spec.image, facts)
-        if order.image_digest is not None:
-            with self._lock:
-                self._known[docker.address, name] = facts
-        return facts
-
-    def drop(self, docker: Docker, order: StartOrder) -> None:
-        """Forget an image that the engine turned out not to have."""
-        with self._lock:
-            self._known.pop((docker.address, order.image_digest or order.spec.image), None)
-
-
 class Placer:
     """Carries out start orders."""
 
     def __init__(
-        self, site: Site, settings: EngineSettings, keys: Keys, store: Store, clock: Clock
+        self,
+        site: Site,
+        settings: EngineSettings,
+        keys: Keys,
+        store: Store,
+        images: Images,
+        clock: Clock,
     ) -> None:
         self._site = site
         self._settings = settings
         self._keys = keys
         self._store = store
         self._clock = clock
-        self._images = Images()
+        self._images = images
 
     def place(self, access: NodeAccess, order: StartOrder) -> Placed:
         """Carry out an order as ``Engine.place`` promises."""
         began = self._clock.monotonic()
-        image = self._images.of(access.docker, order)
-        self._prepare(order)
+        image = self._images.of(access, order)
+        self._store.prepare(order.ref, order.generation)
+        self._check_fresh(order, self._clock.monotonic() - began)
         body = create_body(
             order,
             image,
@@ -110,13 +76,11 @@ class Placer:
             changed=self._changed(order),
         )
 
-    def _prepare(self, order: StartOrder) -> None:
-        began = self._clock.monotonic()
-        self._store.prepare(order.ref, order.generation)
-        seconds = self._clock.monotonic() - began
+    @staticmethod
+    def _check_fresh(order: StartOrder, seconds: float) -> None:
         if seconds > _FRESH_SECONDS:
             raise StaleOrderError(
-                f"its checkpoint has come to {order.ref.node} in {seconds:.0f} s; it goes on as "
+                f"what it needs has come to {order.ref.node} in {seconds:.0f} s; it is placed as "
                 "soon as the node is found idle once more"
             )
 
@@ -192,12 +156,3 @@ class Placer:
             access.docker.call("DELETE", f"/containers/{name}", params={"force": 1, "v": 1})
         if left:
             raise StillAliveError(f"{left} processes of {name} survived a failed start")
-
-
-def _image_facts(said: dict[str, Any]) -> ImageFacts:
-    config = said.get("Config") or {}
-    return ImageFacts(
-        id=said["Id"],
-        env=tuple(config.get("Env") or ()),
-        volumes=tuple(sorted(config.get("Volumes") or ())),
-    )

@@ -1,8 +1,19 @@
 """What a site decides about its nodes, as frozen values.  The configuration builds them."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from daemon.core.types import NodeName
+
+
+class ImageSource(StrEnum):
+    """From where a node gets the image of a job when it lacks it."""
+
+    #: By digest from the registry that it was pulled from, otherwise from another node.
+    REGISTRY = "registry"
+    #: From another node.
+    NODES = "nodes"
+    NOWHERE = "nowhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +30,7 @@ class EngineSettings:
     resume_seconds: float = 600.0
     #: Folder with ca.pem, cert.pem and key.pem for tcp://; empty is no TLS.
     cert_dir: str = ""
+    images: ImageSource = ImageSource.REGISTRY
 
     def address_of(self, node: NodeName) -> str:
         """Return the node's own address."""
@@ -49,16 +61,6 @@ class NodeSettings:
     hook_url: str = ""
     hook_seconds: float = 60.0
     hook_unreachable_seconds: float = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSettings:
-    """How checkpoints go from node to node where they share no file system."""
-
-    #: ``zstd``, ``gzip`` or ``none``: the best that is asked for and that both nodes can.
-    packing: str = "none"
-    #: Of all streams together, as they are packed; 0 is no bound.
-    mib_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,14 +127,16 @@ def refused_create(said: EngineSaidError, order: StartOrder) -> EngineError:
     return NodeUnfitError(f"{order.ref.node} could not create the container: {words}")
 
 
-def missing_image(order: StartOrder) -> EngineError:
-    """Say that the node does not have the image."""
+def missing_image(order: StartOrder, *, anywhere: bool = False) -> EngineError:
+    """Say that the node does not have the image; ``anywhere``: nor does any node that answers."""
     image, node = order.spec.image, order.ref.node
+    others = ", nor on any other node that answers" if anywhere else ""
     if order.image_digest is None:
         return OrderRefusedError(
-            f"there is no image {image} on {node}: load or pull it there, or correct its name"
+            f"there is no image {image} on {node}{others}: load or pull it there, or correct its "
+            "name"
         )
-    return NodeUnfitError(f"{node} does not have image {image} as {order.image_digest}")
+    return NodeUnfitError(f"{node} does not have image {image} as {order.image_digest}{others}")
 
 
 def refused_start(

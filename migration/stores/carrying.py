@@ -21,7 +21,6 @@ from migration.base import (
     NotResumableError,
 )
 from migration.manifest import Manifest
-from migration.settings import StreamSettings
 from migration.shim import ShimSaidError
 from migration.stores.pace import Pace
 
@@ -51,9 +50,10 @@ class _SourceError(Exception):
 class Carrier:
     """Brings generations to nodes."""
 
-    def __init__(self, access: Access, settings: StreamSettings, pace: Pace, clock: Clock) -> None:
+    def __init__(self, access: Access, packing: str, pace: Pace, clock: Clock) -> None:
+        """Take how streams are packed if both nodes can: ``none``, ``gzip`` or ``zstd``."""
         self._access = access
-        self._settings = settings
+        self._asked = packing
         self._pace = pace
         self._clock = clock
 
@@ -180,8 +180,8 @@ class Carrier:
         return Manifest.model_validate(said["manifest"])
 
     def _packing(self, target: NodeAccess) -> str:
-        if self._settings.packing != "zstd":
-            return self._settings.packing
+        if self._asked != "zstd":
+            return self._asked
         with _blaming(target.name):
             major = target.docker.facts().version.partition(".")[0]
         return "zstd" if major.isdecimal() and int(major) >= _ZSTD_FROM else "gzip"

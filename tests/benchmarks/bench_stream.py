@@ -9,7 +9,6 @@ import sys
 from statistics import median
 from typing import Any
 
-from migration.settings import StreamSettings
 from tests.benchmarks.bench_move import moving
 from tests.contract.test_engine_docker import DockerBench
 from tests.contract.test_engine_streamed import StreamedBench
@@ -20,21 +19,17 @@ BOUND = 64.0
 _ROUNDS = 3
 
 
-class _Plain(StreamedBench):
-    settings = StreamSettings(packing="none")
-
-
 class _Packed(StreamedBench):
-    settings = StreamSettings(packing="zstd")
+    packing = "zstd"
 
 
 class _Bound(StreamedBench):
-    settings = StreamSettings(packing="none", mib_per_second=BOUND)
+    bound = BOUND
 
 
 _SIDES: dict[str, type[DockerBench]] = {
     "shared": DockerBench,
-    "streamed": _Plain,
+    "streamed": StreamedBench,
     "streamed, zstd": _Packed,
     f"streamed, {BOUND:g} MiB/s": _Bound,
 }
