@@ -77,7 +77,7 @@ class DockerEngine:
         self._site = site
         self._store = store
         images = Images(access, pace or Pace(clock, 0.0))
-        self._placer = Placer(site, access.engine, keys, store, images, clock)
+        self._placer = Placer(site, access.engine, keys, store, images=images, clock=clock)
         self._saver = Saver(store, clock)
         self._missed = MissedEnds(clock)
         #: Proven gone by us, so that Docker will soon say the same.

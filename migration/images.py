@@ -153,7 +153,7 @@ def _pull(docker: Docker, said: dict[str, Any]) -> None:
 
 
 def _name(docker: Docker, image: str, name: str) -> None:
-    """Name the image as its job does, unless another one has that name: prune takes the nameless."""
+    """Name the image as its job does, if none is called so: ``prune`` takes the nameless."""
     if "@" in name or _inspected(docker, name) is not None:
         return
     repository, colon, tag = name.rpartition(":")

@@ -34,6 +34,7 @@ class Placer:
         settings: EngineSettings,
         keys: Keys,
         store: Store,
+        *,
         images: Images,
         clock: Clock,
     ) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 from daemon.clock import Clock
 
-
 #: Sleeping takes a little longer than it should, at every piece.
 _CREDIT_SECONDS = 0.25
 
