@@ -32,6 +32,8 @@ class Breakable:
         self._faults: list[_Fault] = []
         #: The checkpoints are out of sight, as on a file system that is not mounted.
         self.hidden = False
+        #: Each node has the checkpoints of its own jobs, and others get them from there.
+        self.own_disks = False
         #: Every order that came through, oldest first.
         self.orders: list[StartOrder] = []
         #: Called with verb and node before each call, outside all locks; may block or raise.
@@ -81,6 +83,10 @@ class Breakable:
     def spoil(self, job: JobId, generation: Generation) -> None:
         """Make a saved generation unreadable."""
         self._disk.spoiled.add((job, generation))
+
+    def hold(self, job: JobId, node: NodeName) -> None:
+        """Have the job's next checkpoint lie on this node, whichever made it."""
+        self._disk.held_by[job] = node
 
     def meddle(self, job: JobId, *files: str) -> None:
         """Change files of the job in a way that cannot be put right, until its next checkpoint."""

@@ -22,6 +22,7 @@ from migration.base import (
     Census,
     CgroupCensus,
     ChangedFilesError,
+    CheckpointAwayError,
     EngineError,
     Kept,
     NodeUnfitError,
@@ -176,7 +177,9 @@ class FakeEngine(Breakable):
             disk.forget(job, keep)
 
     def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
-        return {}
+        with self._lock:
+            saved = self._disk.saved.get(job, {}) if self.own_disks else {}
+            return dict.fromkeys(saved, (self._disk.holders[job],)) if saved else {}
 
     # Below: how it is done.
 
@@ -213,11 +216,20 @@ class FakeEngine(Breakable):
         saved = self._disk.saved.get(job, {}).get(generation)
         if saved is None or (job, generation) in self._disk.spoiled:
             raise NotResumableError(f"generation {generation} of job {job} is not valid")
+        if self.own_disks:
+            self._bring(order)
         changed = self._disk.meddled.get(job, ())
         if order.after_crash is AfterCrash.HOLD and changed:
             words = f"files of job {job} have changed since generation {generation}"
             raise ChangedFilesError(words, files=changed)
         return saved.done, file if order.after_crash is None else file[: saved.length]
+
+    def _bring(self, order: StartOrder) -> None:
+        holder = self._disk.holders[order.ref.job]
+        if not self._node(holder).reachable:
+            words = f"its checkpoint lies on {holder}, which does not answer"
+            raise CheckpointAwayError(words)
+        self._disk.holders[order.ref.job] = order.ref.node
 
     def _dumpable(self, here: VirtualNode, ref: SegmentRef) -> VirtualSegment:
         segment = here.segments.get(ref)

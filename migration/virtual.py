@@ -3,7 +3,15 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from daemon.core.types import Checkpoint, Generation, JobId, Phase, SegmentRef, SegmentView
+from daemon.core.types import (
+    Checkpoint,
+    Generation,
+    JobId,
+    NodeName,
+    Phase,
+    SegmentRef,
+    SegmentView,
+)
 
 
 def container_name(ref: SegmentRef) -> str:
@@ -127,6 +135,10 @@ class VirtualDisk:
     """What all nodes share: generations, and the files that jobs write."""
 
     saved: dict[JobId, dict[Generation, SavedState]] = field(default_factory=dict)
+    #: Which node has a job's generations, where nodes share nothing.
+    holders: dict[JobId, NodeName] = field(default_factory=dict)
+    #: The same by a test's word, for jobs that it was given for.
+    held_by: dict[JobId, NodeName] = field(default_factory=dict)
     spoiled: set[tuple[JobId, Generation]] = field(default_factory=set)
     #: What somebody else did to a job's files since its last checkpoint.
     meddled: dict[JobId, tuple[str, ...]] = field(default_factory=dict)
@@ -142,6 +154,8 @@ class VirtualDisk:
         """Store a generation."""
         state = SavedState(checkpoint=checkpoint, done=segment.done, length=len(segment.written()))
         self.saved.setdefault(checkpoint.job, {})[checkpoint.generation] = state
+        holder = self.held_by.get(checkpoint.job, segment.ref.node)
+        self.holders[checkpoint.job] = holder
         self.meddled.pop(checkpoint.job, None)
 
     def all_of(self, job: JobId) -> tuple[Checkpoint, ...]:
