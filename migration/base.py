@@ -191,6 +191,10 @@ class Fingerprint:
 class Engine(Protocol):
     """The containers of all nodes."""
 
+    @property
+    def own_disks(self) -> bool:
+        """Whether checkpoints lie on the nodes: those of a dead node are out of reach."""
+
     def survey(self, node: NodeName) -> tuple[SegmentView, ...]:
         """
         List the containers of this instance on the node, ended ones too.

@@ -83,6 +83,10 @@ class DockerEngine:
         #: Proven gone by us, so that Docker will soon say the same.
         self._gone: set[SegmentRef] = set()
 
+    @property
+    def own_disks(self) -> bool:
+        return self._store.on_nodes
+
     def survey(self, node: NodeName) -> tuple[SegmentView, ...]:
         found = self._listed(node)
         self._missed.look(self._access.of(node).docker, found)

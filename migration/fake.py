@@ -24,6 +24,7 @@ from migration.base import (
     ChangedFilesError,
     CheckpointAwayError,
     EngineError,
+    EngineUnreachableError,
     Kept,
     NodeUnfitError,
     NotResumableError,
@@ -117,10 +118,12 @@ class FakeEngine(Breakable):
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         with self._stored():
+            self._check_disk_of(ref.node)
             return self._settled(ref)
 
     def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
         with self._stored() as disk:
+            self._check_disk_of(disk.holders.get(job))
             return disk.all_of(job)
 
     def signal(self, ref: SegmentRef, signal: int) -> None:
@@ -223,6 +226,10 @@ class FakeEngine(Breakable):
             words = f"files of job {job} have changed since generation {generation}"
             raise ChangedFilesError(words, files=changed)
         return saved.done, file if order.after_crash is None else file[: saved.length]
+
+    def _check_disk_of(self, node: NodeName | None) -> None:
+        if self.own_disks and node is not None and not self._node(node).reachable:
+            raise EngineUnreachableError(f"the checkpoints of {node} are out of reach")
 
     def _bring(self, order: StartOrder) -> None:
         holder = self._disk.holders[order.ref.job]

@@ -47,7 +47,7 @@ def settle(tools: Tools, action: Settle) -> None:
     job = tools.store.job(ref.job)
     if job is None or job.segment is None or job.segment.ref != ref:
         return
-    saved = tools.engine.settled(ref) if job.spec.checkpoint is CheckpointMode.CRIU else None
+    saved = _settled(tools, job, action)
     verdict = _judge(tools, job, action, saved)
     ends = verdict.outcome in {Outcome.COMPLETED, Outcome.FAILED}
     if not ends:
@@ -77,6 +77,26 @@ def settle(tools: Tools, action: Settle) -> None:
     if intent is not None:
         finish(tools, job, intent)
     remove(tools, ref)
+
+
+def _settled(tools: Tools, job: Job, action: Settle) -> Checkpoint | None:
+    """
+    Return the checkpoint that the segment ended with.
+
+    One that lies on a dead node and was never heard of is as lost as the node, by the word of
+    whoever called it dead.
+
+    Raises:
+        EngineUnreachableError: there may be one.
+    """
+    if job.spec.checkpoint is not CheckpointMode.CRIU:
+        return None
+    try:
+        return tools.engine.settled(action.ref)
+    except EngineUnreachableError:
+        if not (action.gone and tools.engine.own_disks):
+            raise
+        return None
 
 
 def _judge(tools: Tools, job: Job, action: Settle, saved: Checkpoint | None) -> Verdict:

@@ -57,9 +57,13 @@ class Store(Protocol):
     """
     The checkpoints of one installation.
 
+    ``on_nodes`` says whether what was saved on a node is out of reach when that node is.
+
     Every method may raise ``OSError`` (they cannot be read or written, or what is not there
     may only be out of sight) and, where a node is asked, ``EngineUnreachableError``.
     """
+
+    on_nodes: bool
 
     def ready(self, node: NodeName) -> None:
         """Find out whether a checkpoint could be written for that node now."""

@@ -33,6 +33,8 @@ from migration.stores.base import Report, RootError
 class SharedStore:
     """The checkpoints of one installation, as ``migration.stores.base`` promises."""
 
+    on_nodes = False
+
     def __init__(self, root: Path, instance: str, site_key: bytes) -> None:
         self._root = root
         self._instance = instance

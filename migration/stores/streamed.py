@@ -34,6 +34,8 @@ _Receipt = TypeVar("_Receipt", CheckpointReceipt, ResumeReceipt)
 class StreamedStore:
     """The checkpoints of one installation, as ``migration.stores.base`` promises."""
 
+    on_nodes = True
+
     def __init__(self, access: Access, ledger: Ledger, carrier: Carrier) -> None:
         self._access = access
         self._ledger = ledger
@@ -82,8 +84,11 @@ class StreamedStore:
 
     def checkpoints(self, job: JobId) -> tuple[Checkpoint, ...]:
         found: dict[int, Manifest] = {}
-        for node, held in self._ledger.peek(job).nodes.items():
-            if held.due != ALL:
+        nodes = self._ledger.peek(job).nodes
+        newest = next(reversed(nodes), None)
+        for node, held in list(nodes.items()):
+            # Where the job once was and left nothing nobody needs to be asked.
+            if held.due != ALL and (held.manifests or node == newest):
                 manifests = self._look(job, NodeName(node), 0)["manifests"]
                 found |= {manifest.generation: manifest for manifest in manifests}
         return tuple(found[generation].checkpoint() for generation in sorted(found))

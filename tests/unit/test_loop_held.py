@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from daemon.core.explain import Waiting
-from daemon.core.types import JobId, JobState, NodeName
+from daemon.core.types import JobId, JobState, NodeName, Outcome
 from migration.base import CheckpointAwayError, EngineError, StaleOrderError
 from tests.stage import Stage
 
@@ -81,3 +81,26 @@ def test_what_could_not_be_brought_yet_is_nobodys_fault(stage: Stage, error: Eng
     assert JobState.RUNNING is stage.state(job)
     assert 0 == stage.job(job).faults
     assert 1 == [str(error) in line.reason for line in stage.store.history(job)].count(True)
+
+
+def test_the_checkpoint_of_a_dead_node_is_waited_for(stage: Stage) -> None:
+    """
+    An administrator's word ends the segment; the job goes on when the node is back, not before.
+    """
+    job = stage.submit("count")
+    stage.run(60)
+    node = NodeName(stage.node(job) or "")
+    assert 1 == stage.job(job).generation
+    stage.engine.switch_off(node)
+    stage.run(stage.policy.silence.total_seconds() + 5)
+    stage.observer.set_gone(node, gone=True)
+    stage.run(60)
+
+    assert JobState.PARKED is stage.state(job)
+    assert [Outcome.CRASHED] == [s.outcome for s in stage.store.segments(job)]
+    assert 1 == len(stage.engine.orders)
+
+    stage.engine.mend(node)
+    stage.run(60)
+    assert JobState.RUNNING is stage.state(job)
+    assert [None, 1] == [s.resumed_from for s in stage.store.segments(job)]
