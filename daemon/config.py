@@ -206,6 +206,9 @@ class CheckpointsSection(_Section):
     """Directory on a file system that all nodes share and root on them may write; with
     store = "streamed" one on each node's own disk, {node} being replaced.  Checkpoints are
     memory: nothing that jobs may mount can be at, above or below it."""
+    copies: Annotated[PositiveInt, Field(le=3)] = 1
+    """With store = "streamed": on how many nodes a periodic checkpoint is to lie.  With one, a
+    node that is down keeps its jobs waiting; with two they go on from the other one."""
     stream_mib_per_second: NonNegativeFloat = 0.0
     """MiB that all streams together may take in a second; 0 is no bound."""
     stream_packing: Literal["none", "zstd", "gzip"] = "none"

@@ -122,4 +122,5 @@ def checkpoint_store(
         return shared
     ledger = Ledger(state / "ledger")
     ledger.open()
-    return StreamedStore(access, ledger, Carrier(access, section.stream_packing, pace, clock))
+    carrier = Carrier(access, section.stream_packing, pace, clock)
+    return StreamedStore(access, ledger, carrier, copies=section.copies)

@@ -137,7 +137,10 @@ class DockerEngine:
         kind: CheckpointKind = CheckpointKind.PERIODIC,
     ) -> Kept:
         docker = self._access.of(ref.node).docker
-        return self._saver.save(docker, self._name(ref), ref, kind, deadline_seconds)
+        kept = self._saver.save(docker, self._name(ref), ref, kind, deadline_seconds)
+        # Before it counts: what a lost node has alone nobody goes on from.
+        self._store.spread(ref, kept.checkpoint.generation)
+        return kept
 
     def settled(self, ref: SegmentRef) -> Checkpoint | None:
         return self._saver.settled(ref)

@@ -122,6 +122,13 @@ class Store(Protocol):
         segment runs that was resumed from it, or made it.
         """
 
+    def spread(self, ref: SegmentRef, generation: Generation) -> None:
+        """
+        Have a kept generation lie on as many nodes as the site wants, where it lies on nodes.
+
+        May take as long as the stream; where it cannot be done it is left at fewer.
+        """
+
     def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
         """Return the nodes that hold each generation; empty when they lie beside all nodes."""
 

@@ -24,6 +24,8 @@ class Holding(BaseModel):
     manifests: tuple[Manifest, ...] = ()
     #: Generations below this one are to be deleted there, or ``ALL``; None is nothing.
     due: int | None = None
+    #: Never a segment's node since: what it has was brought to be there if that one is lost.
+    spare: bool = False
 
     def has(self, generation: Generation) -> bool:
         return any(found.generation == generation for found in self.manifests)
@@ -32,7 +34,8 @@ class Holding(BaseModel):
 class Page(BaseModel):
     """What is known of one job."""
 
-    #: By node, in the order in which the job came to them: its newest segment's is the last.
+    #: By node, spare ones first, then in the order in which the job came to them: its newest
+    #: segment's is the last.
     nodes: dict[str, Holding] = {}
     #: The highest number that a generation of it has had anywhere.
     highest: int = 0

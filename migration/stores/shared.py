@@ -182,6 +182,9 @@ class SharedStore:
             if generation < keep or (generation > keep and unfinished):
                 _delete(folder)
 
+    def spread(self, ref: SegmentRef, generation: Generation) -> None:
+        pass
+
     def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
         return {}
 

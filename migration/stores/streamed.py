@@ -6,10 +6,12 @@ Each call of a node's programs costs some tenths of a second, so one asks for al
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+import structlog
 from pydantic import ValidationError
 
 from daemon.core.types import (
@@ -27,6 +29,8 @@ from migration.stores.base import Report, StoreError
 from migration.stores.carrying import Carrier
 from migration.stores.ledger import ALL, Holding, Ledger, Page
 
+_log = structlog.get_logger(__name__)
+
 _JobLock = threading.RLock
 _Receipt = TypeVar("_Receipt", CheckpointReceipt, ResumeReceipt)
 
@@ -36,8 +40,12 @@ class StreamedStore:
 
     on_nodes = True
 
-    def __init__(self, access: Access, ledger: Ledger, carrier: Carrier) -> None:
+    def __init__(
+        self, access: Access, ledger: Ledger, carrier: Carrier, *, copies: int = 1
+    ) -> None:
+        """Take the parts, and on how many nodes a kept checkpoint is to lie."""
         self._access = access
+        self._copies = copies
         self._ledger = ledger
         self._carrier = carrier
         self._lock = threading.Lock()
@@ -88,7 +96,10 @@ class StreamedStore:
         newest = next(reversed(nodes), None)
         for node, held in list(nodes.items()):
             # Where the job once was and left nothing nobody needs to be asked.
-            if held.due != ALL and (held.manifests or node == newest):
+            if held.due == ALL or not (held.manifests or node == newest):
+                continue
+            # What lies on a spare one lies elsewhere too.
+            with suppress(EngineUnreachableError) if held.spare else nullcontext():
                 manifests = self._look(job, NodeName(node), 0)["manifests"]
                 found |= {manifest.generation: manifest for manifest in manifests}
         return tuple(found[generation].checkpoint() for generation in sorted(found))
@@ -112,7 +123,7 @@ class StreamedStore:
             newest = next(reversed(page.nodes), None)
             proven = newest is not None and keep is not None and page.nodes[newest].has(keep)
             for node, held in page.nodes.items():
-                spared = keep is not None and (node == newest or not proven)
+                spared = keep is not None and (node == newest or held.spare or not proven)
                 # What is to go in any case stays so.
                 if held.due != ALL:
                     held.due = int(keep or ALL) if spared else ALL
@@ -120,6 +131,37 @@ class StreamedStore:
             for node in page.nodes:
                 with suppress(EngineUnreachableError):
                     self._pay(job, NodeName(node))
+
+    def spread(self, ref: SegmentRef, generation: Generation) -> None:
+        """Do so as promised; nobody is kept from the job's page while it takes."""
+        others = [node for node in self._access.known() if node.name != ref.node]
+        # Not all jobs to the same node; those that have something of the job come first.
+        turn = int(ref.job) % len(others) if others else 0
+        others = others[turn:] + others[:turn]
+        spare = {node for node, held in self._ledger.peek(ref.job).nodes.items() if held.spare}
+        for other in sorted(others, key=lambda node: node.name not in spare):
+            manifest, holders = _holders(self._ledger.peek(ref.job), generation)
+            if manifest is None or len(holders) >= self._copies:
+                return
+            try:
+                self._spare(replace(ref, node=other.name), manifest, holders)
+            except (EngineError, OSError) as exc:
+                _log.warning("copy.not_made", job=ref.job, node=other.name, reason=str(exc))
+
+    def _spare(self, ref: SegmentRef, manifest: Manifest, holders: list[NodeName]) -> None:
+        with self._alone(ref.job):
+            self._pay(ref.job, ref.node)
+            page = self._ledger.page(ref.job)
+            if ref.node not in page.nodes:
+                page.nodes = {ref.node: Holding(spare=True), **page.nodes}
+                self._ledger.write(ref.job, page)
+        arrived = self._carrier.bring(ref, manifest, holders)
+        with self._alone(ref.job):
+            if ref.node in self._ledger.peek(ref.job).nodes:
+                self._found(ref.job, ref.node, [arrived], beside=True)
+            else:
+                # Meanwhile the job has ended, or lives elsewhere.
+                self._verb(ref.node, "drop", ref.job, ALL)
 
     def where(self, job: JobId) -> Mapping[Generation, tuple[NodeName, ...]]:
         found: dict[Generation, tuple[NodeName, ...]] = {}
@@ -157,7 +199,8 @@ class StreamedStore:
         """Write down, before anything is made there, that the job comes to the node."""
         page = self._ledger.page(ref.job)
         if next(reversed(page.nodes), None) != ref.node:
-            page.nodes[ref.node] = page.nodes.pop(ref.node, Holding())
+            held = page.nodes.pop(ref.node, Holding())
+            page.nodes[ref.node] = held.model_copy(update={"spare": False})
             self._ledger.write(ref.job, page)
         return page
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from daemon.clock import Clock
-from daemon.core.types import Epoch, Generation, JobId, NodeName
+from daemon.core.types import AfterCrash, Epoch, Generation, JobId, NodeName
 from migration.base import (
     CheckpointAwayError,
     EngineUnreachableError,
     NotResumableError,
     StartOrder,
 )
+from migration.engine import DockerEngine
 from migration.stores.base import Store
 from migration.stores.carrying import Carrier
 from migration.stores.ledger import Ledger
@@ -206,3 +207,38 @@ class TestStreamedEngine(EngineContract, KeepingContract):
         bench.engine.forget(job)
         assert not nodes.folder(job, bench.there).exists()
         assert {} == bench.engine.where(job)
+
+    def test_a_kept_checkpoint_may_lie_on_a_second_node(
+        self, nodes: StreamedBench, bench: Bench
+    ) -> None:
+        """Then a node that is lost keeps nobody waiting, and what is old goes from both."""
+        carrier = Carrier(nodes.access, "none", nodes.line, nodes.clock)
+        store = StreamedStore(nodes.access, nodes.ledger, carrier, copies=2)
+        engine = DockerEngine(nodes.access, nodes.site, nodes.keys, store, nodes.clock)
+        order = bench.order(Act.COUNT, bench.here)
+        placed = engine.place(order)
+        bench.await_(lambda: printed_by(bench, order) > 0)
+        old, kept = (engine.save(order.ref, deadline_seconds=60).checkpoint for _ in range(2))
+        both = (bench.there, bench.here)
+        assert {1: both, 2: both} == engine.where(order.ref.job)
+        engine.forget(order.ref.job, keep=kept.generation)
+        assert {2: both} == engine.where(order.ref.job)
+        log = b"".join(engine.logs(order.ref, until=kept.time))
+        engine.kill(order.ref)
+
+        bench.cut(bench.here)
+        try:
+            later = next_order(order, bench.there, placed.image_digest, kept.generation)
+            engine.place(replace(later, after_crash=AfterCrash.HOLD))
+            engine.forget(order.ref.job, keep=kept.generation)
+        finally:
+            bench.mend(bench.here)
+
+        bench.await_(lambda: printed_by(bench, later) > 2)
+        assert {2: (bench.there,)} == engine.where(order.ref.job)
+        engine.survey(bench.here)
+        assert not nodes.folder(order.ref.job, bench.here).exists()
+        assert old.generation < engine.save(later.ref, deadline_seconds=60).checkpoint.generation
+        engine.kill(later.ref)
+        log += self._log(bench, later)
+        assert lines(0, log.count(b"\n")) == log
