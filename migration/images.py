@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from typing import Any
-from weakref import WeakValueDictionary
 
 import structlog
 
@@ -18,6 +17,7 @@ from migration.access import Access, NodeAccess
 from migration.base import EngineError, NodeUnfitError, StartOrder
 from migration.container import ImageFacts, check_image
 from migration.docker import Docker, EngineSaidError, name_part
+from migration.locks import Locks
 from migration.settings import ImageSource
 from migration.stores.pace import Pace
 
@@ -28,7 +28,6 @@ _PIECE_BYTES = 1 << 18
 _SILENCE_SECONDS = 60.0
 #: Nodes that are asked at the same time whether they have an image.
 _ASKED_AT_ONCE = 16
-_Lock = threading.Lock
 
 
 class Images:
@@ -39,8 +38,8 @@ class Images:
         self._pace = pace
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], ImageFacts] = {}
-        #: Of nodes that an image is coming to: jobs that want the same one wait for it.
-        self._coming: WeakValueDictionary[tuple[str, str], _Lock] = WeakValueDictionary()
+        #: By node and image: jobs that want the same one wait for it.
+        self._coming: Locks[tuple[str, str]] = Locks()
 
     def of(self, access: NodeAccess, order: StartOrder) -> ImageFacts:
         """
@@ -54,12 +53,11 @@ class Images:
         key = (docker.address, name)
         with self._lock:
             known = self._known.get(key)
-            coming = self._coming.setdefault(key, _Lock())
         if known is not None:
             return known
         said = _inspected(docker, name)
         if said is None:
-            with coming:
+            with self._coming.of(key):
                 said = _inspected(docker, name) or self._brought(access, order, name)
         facts = _image_facts(said)
         check_image(order.spec.image, facts)

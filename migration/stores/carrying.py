@@ -20,6 +20,7 @@ from migration.base import (
     NodeUnfitError,
     NotResumableError,
 )
+from migration.locks import Locks
 from migration.manifest import Manifest
 from migration.shim import ShimSaidError
 from migration.stores.pace import Pace
@@ -56,6 +57,8 @@ class Carrier:
         self._asked = packing
         self._pace = pace
         self._clock = clock
+        #: By job and target: two streams would unpack into one folder.
+        self._targets: Locks[tuple[int, NodeName]] = Locks()
 
     def bring(
         self, ref: SegmentRef, manifest: Manifest | None, holders: Sequence[NodeName]
@@ -74,11 +77,12 @@ class Carrier:
         if manifest is None:
             raise NotResumableError(f"no node is known to have the checkpoint of job {ref.job}")
         failed: dict[NodeName, _SourceError] = {}
-        for holder in holders:
-            try:
-                return self._from(self._access.of(holder), target, manifest)
-            except _SourceError as exc:
-                failed[holder] = exc
+        with self._targets.of((ref.job, ref.node)):
+            for holder in holders:
+                try:
+                    return self._from(self._access.of(holder), target, manifest)
+                except _SourceError as exc:
+                    failed[holder] = exc
         silent = [holder for holder, exc in failed.items() if exc.silent]
         words = "; ".join(f"{holder}: {exc}" for holder, exc in failed.items())
         if silent:

@@ -4,12 +4,10 @@ The daemon has none of it: it knows from its ledger which node has what, and ask
 Each call of a node's programs costs some tenths of a second, so one asks for all at once.
 """
 
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import structlog
 from pydantic import ValidationError
@@ -24,6 +22,7 @@ from daemon.core.types import (
 )
 from migration.access import Access
 from migration.base import EngineError, EngineUnreachableError, NodeUnfitError
+from migration.locks import Locks
 from migration.manifest import CheckpointReceipt, Manifest, ResumeReceipt
 from migration.stores.base import Report, StoreError
 from migration.stores.carrying import Carrier
@@ -31,7 +30,6 @@ from migration.stores.ledger import ALL, Holding, Ledger, Page
 
 _log = structlog.get_logger(__name__)
 
-_JobLock = threading.RLock
 _Receipt = TypeVar("_Receipt", CheckpointReceipt, ResumeReceipt)
 
 
@@ -48,16 +46,15 @@ class StreamedStore:
         self._copies = copies
         self._ledger = ledger
         self._carrier = carrier
-        self._lock = threading.Lock()
-        #: Of jobs that somebody works on just now.
-        self._locks: WeakValueDictionary[JobId, _JobLock] = WeakValueDictionary()
+        #: Between a look at a job's page and what is written then nobody else writes it.
+        self._pages: Locks[JobId] = Locks()
 
     def ready(self, node: NodeName) -> None:
         # The node itself says so when the job's directory is made, before anything is begun.
         pass
 
     def prepare(self, ref: SegmentRef, generation: Generation | None = None) -> None:
-        with self._alone(ref.job):
+        with self._pages.of(ref.job):
             try:
                 # Of another history of the job, and with the same numbers, perhaps.
                 self._pay(ref.job, ref.node)
@@ -72,7 +69,7 @@ class StreamedStore:
             self._found(ref.job, ref.node, [arrived], beside=True)
 
     def ask(self, ref: SegmentRef, kind: CheckpointKind | None) -> CheckpointReceipt | None:
-        with self._alone(ref.job):
+        with self._pages.of(ref.job):
             page = self._note(ref)
             wanted = CheckpointKind.EVICTION if kind is None else kind
             said = self._verb(ref.node, "ask", ref.job, ref.epoch, wanted, page.highest)
@@ -118,7 +115,7 @@ class StreamedStore:
 
     def forget(self, job: JobId, *, keep: Generation | None = None) -> None:
         """Do so as promised; where nobody answers it is written down, and done later."""
-        with self._alone(job):
+        with self._pages.of(job):
             page = self._ledger.page(job)
             newest = next(reversed(page.nodes), None)
             proven = newest is not None and keep is not None and page.nodes[newest].has(keep)
@@ -149,14 +146,14 @@ class StreamedStore:
                 _log.warning("copy.not_made", job=ref.job, node=other.name, reason=str(exc))
 
     def _spare(self, ref: SegmentRef, manifest: Manifest, holders: list[NodeName]) -> None:
-        with self._alone(ref.job):
+        with self._pages.of(ref.job):
             self._pay(ref.job, ref.node)
             page = self._ledger.page(ref.job)
             if ref.node not in page.nodes:
                 page.nodes = {ref.node: Holding(spare=True), **page.nodes}
                 self._ledger.write(ref.job, page)
         arrived = self._carrier.bring(ref, manifest, holders)
-        with self._alone(ref.job):
+        with self._pages.of(ref.job):
             if ref.node in self._ledger.peek(ref.job).nodes:
                 self._found(ref.job, ref.node, [arrived], beside=True)
             else:
@@ -173,7 +170,7 @@ class StreamedStore:
 
     def answered(self, node: NodeName) -> None:
         for job in self._ledger.due(node):
-            lock = self._lock_of(job)
+            lock = self._pages.of(job)
             # Whoever works on the job may be at it for minutes: there will be another answer.
             if lock.acquire(blocking=False):
                 try:
@@ -183,17 +180,6 @@ class StreamedStore:
                     lock.release()
 
     # Below: how it is done.
-
-    @contextmanager
-    def _alone(self, job: JobId) -> Iterator[None]:
-        """Hold the job's page: between a look at it and what is written then nobody else writes."""
-        lock = self._lock_of(job)
-        with lock:
-            yield
-
-    def _lock_of(self, job: JobId) -> "_JobLock":
-        with self._lock:
-            return self._locks.setdefault(job, _JobLock())
 
     def _note(self, ref: SegmentRef) -> Page:
         """Write down, before anything is made there, that the job comes to the node."""
@@ -208,7 +194,7 @@ class StreamedStore:
         self, job: JobId, node: NodeName, manifests: list[Manifest], *, beside: bool = False
     ) -> None:
         """Write down what was seen on the node; ``beside`` what is known to be there."""
-        with self._alone(job):
+        with self._pages.of(job):
             page = self._ledger.page(job)
             held = page.nodes.get(node)
             if held is None:

@@ -6,8 +6,8 @@ stream's own speed is counted from what it adds to a resume.
 """
 
 import sys
+from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
 from tests.benchmarks.bench_move import moving
 from tests.contract.test_engine_docker import DockerBench
@@ -54,15 +54,20 @@ def _measured(bench: DockerBench, mib: int) -> dict[str, float]:
     return {name: median(figures[name] for figures in rounds) for name in rounds[0]}
 
 
-def main() -> None:
-    """Print the figures."""
-    mib = int(sys.argv[1]) if len(sys.argv) > 1 else 512
-    results: dict[str, dict[str, Any]] = run(mib)
-    print(f"{mib} MiB{'':>16}{'checkpoint':>12}{'resume':>10}{'MiB/s':>9}")
+def table(mib: int, results: dict[str, dict[str, float]]) -> Iterator[str]:
+    """Yield the figures as lines for people."""
+    yield f"{f'{mib} MiB':<22}{'checkpoint':>12}{'resume':>10}{'MiB/s':>9}"
     for name, figures in results.items():
         speed = figures.get("mib_per_second")
         told = "-" if speed is None else f"{speed:.0f}"
-        print(f"{name:<22}{figures['checkpoint']:>11.2f}s{figures['resume']:>9.2f}s{told:>9}")
+        yield f"{name:<22}{figures['checkpoint']:>11.2f}s{figures['resume']:>9.2f}s{told:>9}"
+
+
+def main() -> None:
+    """Print the figures."""
+    mib = int(sys.argv[1]) if len(sys.argv) > 1 else 512
+    for line in table(mib, run(mib)):
+        print(line)
 
 
 if __name__ == "__main__":
