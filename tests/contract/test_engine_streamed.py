@@ -23,7 +23,7 @@ from migration.stores.streamed import StreamedStore
 from tests.contract.engine import EngineContract
 from tests.contract.engine_bench import Act, Bench, lines, next_order, printed_by
 from tests.contract.engine_keeping import KeepingContract
-from tests.contract.test_engine_docker import COMMANDS, DockerBench
+from tests.contract.test_engine_docker import COMMANDS, RELEASES, DockerBench
 
 pytestmark = pytest.mark.bed
 
@@ -242,3 +242,32 @@ class TestStreamedEngine(EngineContract, KeepingContract):
         engine.kill(later.ref)
         log += self._log(bench, later)
         assert lines(0, log.count(b"\n")) == log
+
+
+class PackedBench(StreamedBench):
+    """The same, and streams are packed as well as the nodes can."""
+
+    packing = "zstd"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_streams_are_packed_as_engines_unpack_them(release: str) -> None:
+    """What the target's engine understands is sent, less than there is, and it is the same."""
+    with PackedBench.started(release) as bench:
+        order = bench.order(Act.COUNT, bench.here)
+        command = f"head -c 40000000 /dev/zero | tr '\\0' x > /dev/shm/x; {COMMANDS[Act.COUNT][-1]}"
+        spec = replace(order.spec, command=("sh", "-c", command), memory_mib=128)
+        order = replace(order, spec=spec)
+        placed = bench.engine.place(order)
+        bench.await_(lambda: printed_by(bench, order) > 0)
+        saved = bench.engine.checkpoint(order.ref, deadline_seconds=60).checkpoint
+        later = next_order(order, bench.there, placed.image_digest, saved.generation)
+        bench.engine.place(replace(later, seen=bench.clock.now()))
+        bench.await_(lambda: printed_by(bench, later) > 2)
+        bench.engine.kill(later.ref)
+        log = b"".join(b"".join(bench.engine.logs(o.ref)) for o in (order, later))
+        bench.clean()
+
+    assert lines(0, log.count(b"\n")) == log
+    assert saved.size_bytes > 40_000_000
+    assert bench.line.sent[0] < saved.size_bytes / 10

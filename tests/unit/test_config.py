@@ -173,3 +173,13 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, content: bytes | None, word
 
     with pytest.raises(ConfigError, match=words):
         load(path)
+
+
+def test_a_root_for_each_node_is_not_shared() -> None:
+    """Where nodes have names in the root of the checkpoints they have disks of their own."""
+    root = {"root": "/disk/{node}/checkpoints"}
+
+    (found,) = problems_of({"checkpoints": root})
+
+    assert 'may contain {node} only with store = "streamed"' in found
+    parse({"checkpoints": {**root, "store": "streamed"}}, HERE)
