@@ -255,7 +255,7 @@ def test_streams_are_packed_as_engines_unpack_them(release: str) -> None:
     """What the target's engine understands is sent, less than there is, and it is the same."""
     with PackedBench.started(release) as bench:
         order = bench.order(Act.COUNT, bench.here)
-        command = f"head -c 40000000 /dev/zero | tr '\\0' x > /dev/shm/x; {COMMANDS[Act.COUNT][-1]}"
+        command = f"head -c 40000000 /dev/zero | tr '\\0' x > /x; {COMMANDS[Act.COUNT][-1]}"
         spec = replace(order.spec, command=("sh", "-c", command), memory_mib=128)
         order = replace(order, spec=spec)
         placed = bench.engine.place(order)
