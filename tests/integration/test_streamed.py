@@ -142,10 +142,11 @@ def test_a_target_without_room_is_passed_over(service: Service, moment: str) -> 
     """
     Nothing of the job is lost, the reason says what was full, and another node does it.
     """
+    service.cli("node", "drain", "n2", "n3")
     job = Steady(service, f"room-{moment}", LADEN)
-    wait_until(lambda: service.job(job.job)["node"] == "n1", 60, "the job to be on n1")
+    assert "n1" == service.wait_node(job.job)
     disk = Disk(service.bed.layout.node("n2") / "checkpoints")
-    service.cli("node", "drain", "n3")
+    service.cli("node", "undrain", "n2")
     job.wait_progress()
     try:
         if moment == "before":
