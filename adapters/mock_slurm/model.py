@@ -1,16 +1,18 @@
 """One deterministic cluster: nodes, priority jobs, and a time that moves only when told to.
 
-No I/O, no clock, no randomness.  Whole nodes are given out first come first served,
-with EASY backfill if wanted.  It goes from event to event, so traces of years are
-a matter of seconds.
+No I/O, no clock, no randomness.  Whole nodes are given out first come first served, with
+EASY or conservative backfill if wanted.  It goes from event to event, so traces of years are
+a matter of seconds.  The adapter of the mock batch system and the simulator share it.
 """
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
+from adapters.mock_slurm.agenda import promise
 from adapters.mock_slurm.nouns import (
+    Discipline,
     JobPhase,
     JobView,
     Machine,
@@ -27,8 +29,11 @@ from daemon.core.types import NodeName
 #: prolog takes there; None is until ``finish_prolog``.  It must not change the model.
 Prolog = Callable[[PriorityJob, NodeName], float | None]
 
-# What happens at the same moment happens in this order: what frees nodes comes first.
-_RESERVATION, _RUN, _SUBMIT = range(3)
+# What happens at the same moment happens in this order.  With one pass for a moment what frees
+# nodes comes first; with a pass for each event submissions do.
+_EARLY, _RESERVATION, _RUN, _LATE = range(4)
+
+_Event = tuple[float, int, int, int, Run | Reservation]
 
 
 class Model:
@@ -39,12 +44,15 @@ class Model:
         machines: Iterable[Machine] = (),
         *,
         start: float = 0.0,
-        easy: bool = True,
+        discipline: Discipline = Discipline.EASY,
+        pass_per_event: bool = False,
         completing_seconds: float = 0.0,
         prolog: Prolog | None = None,
     ) -> None:
         self._now = start
-        self._easy = easy
+        self._discipline = discipline
+        self._pass_per_event = pass_per_event
+        self._submit_rank = _EARLY if pass_per_event else _LATE
         self._completing = completing_seconds
         self._prolog = prolog
         self._hosts: list[Host] = []
@@ -57,7 +65,7 @@ class Model:
         self._queue: list[Run] = []
         #: When the limits of the running jobs end them, and their ids; in order.
         self._limits: list[tuple[float, int]] = []
-        self._events: list[tuple[float, int, int, Run | Reservation]] = []
+        self._events: list[_Event] = []
         self._serial = count()
         #: How many have not ended.
         self._reservations = 0
@@ -115,7 +123,7 @@ class Model:
         named = tuple(sorted(self._places[node] for node in job.named))
         run = self._runs[job.id] = Run(job, Want(job.nodes, job.limit, named))
         run.due = max(job.submit, self._now)
-        self._push(run.due, _SUBMIT, run)
+        self._push(run.due, self._submit_rank, run)
 
     def end(self, job: int) -> None:
         """End a priority job now, whatever it does."""
@@ -167,7 +175,9 @@ class Model:
             while events and events[0][0] <= at:
                 event = heapq.heappop(events)
                 if not self._is_void(event):
-                    self._happen(event[1], event[3])
+                    self._happen(event[1], event[4])
+                if self._pass_per_event:
+                    break
             self._schedule()
         self._now = moment
 
@@ -199,11 +209,12 @@ class Model:
         return self._hosts[self._places[node]]
 
     def _push(self, at: float, kind: int, what: Run | Reservation) -> None:
-        heapq.heappush(self._events, (at, kind, next(self._serial), what))
+        order = what.order if isinstance(what, Run) else 0
+        heapq.heappush(self._events, (at, kind, order, next(self._serial), what))
 
     @staticmethod
-    def _is_void(event: tuple[float, int, int, Run | Reservation]) -> bool:
-        return isinstance(event[3], Run) and event[3].due != event[0]
+    def _is_void(event: _Event) -> bool:
+        return isinstance(event[4], Run) and event[4].due != event[0]
 
     def _happen(self, kind: int, what: Run | Reservation) -> None:
         if isinstance(what, Reservation):
@@ -212,7 +223,7 @@ class Model:
                 known = self._host(node).reservations
                 known[:] = [each for each in known if each.end > self._now]
             self._recount(what.nodes, schedule=False)
-        elif kind == _SUBMIT:
+        elif kind == self._submit_rank:
             self._enqueue(what)
         elif what.phase is JobPhase.PROLOG:
             self._end_prologs(what, set(what.timed))
@@ -232,6 +243,7 @@ class Model:
         else:
             self._free = sorted(set(self._free).difference(nodes))
         run.phase, run.nodes, run.began = JobPhase.PROLOG, nodes, self._now
+        run.order = next(self._serial)
         for node in nodes:
             self._hosts[node].run = run
         self._set_limit(run, self._now + run.job.limit)
@@ -296,6 +308,15 @@ class Model:
             self._schedule()
 
     def _schedule(self) -> None:
+        if not self._queue:
+            return
+        if self._discipline is Discipline.CONSERVATIVE:
+            self._keep_promises()
+        elif self._free:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Start whom the order of the queue and backfill let start."""
         started = 0
         for run in self._queue:
             nodes = choose(run.want, self._fits(run.want, self._free))
@@ -304,13 +325,39 @@ class Model:
             self._start(run, nodes)
             started += 1
         del self._queue[:started]
-        if self._easy and len(self._queue) > 1 and self._free:
-            waiting = self._queue[1:]
+        if self._discipline is Discipline.FCFS or len(self._queue) < 2 or not self._free:
+            return
+        room = len(self._free)
+        waiting = [run for run in self._queue[1:] if run.want.nodes <= room]
+        if waiting:
             wants = [run.want for run in waiting]
             chosen = backfill(self._now, wants, self._free, self._held(), self._fits)
-            for position, nodes in chosen.items():
-                self._start(waiting[position], nodes)
-            self._queue[1:] = [run for n, run in enumerate(waiting) if n not in chosen]
+            self._start_all({waiting[n].job.id: nodes for n, nodes in chosen.items()})
+
+    def _keep_promises(self) -> None:
+        """Start whose time has come, and tell the others when theirs will."""
+        ends = [(at, len(self._open(self._runs[run].nodes))) for at, run in self._limits]
+        wants = [run.want for run in self._queue]
+        promised = [run.promised for run in self._queue]
+        free = list(self._free)
+        chosen: dict[int, tuple[int, ...]] = {}
+        for run, at in zip(
+            self._queue, promise(self._now, len(free), ends, wants, promised), strict=True
+        ):
+            run.promised = at
+            nodes = choose(run.want, self._fits(run.want, free)) if at <= self._now else None
+            if nodes is not None:
+                chosen[run.job.id] = nodes
+                free = sorted(set(free).difference(nodes))
+        self._start_all(chosen)
+
+    def _start_all(self, chosen: Mapping[int, tuple[int, ...]]) -> None:
+        if chosen:
+            waiting = self._queue
+            self._queue = [run for run in waiting if run.job.id not in chosen]
+            for run in waiting:
+                if run.job.id in chosen:
+                    self._start(run, chosen[run.job.id])
 
     def _held(self) -> Shadow | None:
         if not self._queue:

@@ -18,6 +18,17 @@ class JobPhase(StrEnum):
     ENDED = "ended"
 
 
+class Discipline(StrEnum):
+    """Who may overtake whom in the queue."""
+
+    #: Nobody: first come, first served.
+    FCFS = "fcfs"
+    #: Who does not delay the first job that waits.
+    EASY = "easy"
+    #: Who delays nobody.
+    CONSERVATIVE = "conservative"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A node as it is bought."""

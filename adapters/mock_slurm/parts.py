@@ -27,10 +27,14 @@ class Run:
     began: float | None = None
     first: float | None = None
     ended: float | None = None
+    #: Counts starts: jobs that end at the same moment end in the order in which they started.
+    order: int = 0
     #: Its next event; an event of another time is void.
     due: float = NEVER
     #: When its limit ends it, as long as it runs.
     limit: float = NEVER
+    #: When conservative backfill lets it start at the latest.
+    promised: float | None = None
     #: What a suspended job still has to do, in seconds.
     left: float = 0.0
     #: Nodes whose prolog has not ended.
@@ -41,7 +45,7 @@ class Run:
     def forget(self) -> None:
         """Make it as if it had never started."""
         self.phase, self.nodes, self.due, self.limit = JobPhase.PENDING, (), NEVER, NEVER
-        self.began = self.first = None
+        self.began = self.first = self.promised = None
         self.prologs.clear()
 
     def view(self, hosts: "list[Host]") -> JobView:

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.mock_slurm.model import Model
-from adapters.mock_slurm.nouns import JobPhase, JobView, Machine, PriorityJob, Reservation
+from adapters.mock_slurm.nouns import (
+    Discipline,
+    JobPhase,
+    JobView,
+    Machine,
+    PriorityJob,
+    Reservation,
+)
 from daemon.core.types import NodeName
 
 HOLDING = {JobPhase.PROLOG, JobPhase.RUNNING, JobPhase.SUSPENDED, JobPhase.COMPLETING}
@@ -36,6 +43,7 @@ def workloads(draw: st.DrawFn) -> list[PriorityJob]:
     return jobs
 
 
+disciplines = st.sampled_from(list(Discipline))
 meddling = st.lists(
     st.tuples(
         st.integers(0, 150),
@@ -46,9 +54,13 @@ meddling = st.lists(
 )
 
 
-def run(jobs: list[PriorityJob], meddlings: list[tuple[int, str, int]], *, easy: bool) -> Model:
+def run(
+    jobs: list[PriorityJob], meddlings: list[tuple[int, str, int]], discipline: Discipline
+) -> Model:
     """Play a workload to its end, checking after every event."""
-    model = Model([Machine(name=name) for name in NAMES], easy=easy, completing_seconds=1)
+    model = Model(
+        [Machine(name=name) for name in NAMES], discipline=discipline, completing_seconds=1
+    )
     for job in jobs:
         model.submit(job)
     for at, what, which in sorted(meddlings):
@@ -97,26 +109,26 @@ def check(model: Model) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(workloads(), meddling, st.booleans())
+@given(workloads(), meddling, disciplines)
 def test_capacity_is_never_exceeded(
-    jobs: list[PriorityJob], meddlings: list[tuple[int, str, int]], easy: bool
+    jobs: list[PriorityJob], meddlings: list[tuple[int, str, int]], discipline: Discipline
 ) -> None:
     """
     Whatever operators and users do, a node has one job at most, and each job its nodes.
     """
-    run(jobs, meddlings, easy=easy)
+    run(jobs, meddlings, discipline)
 
 
 @settings(max_examples=30, deadline=None)
-@given(workloads(), meddling, st.booleans())
+@given(workloads(), meddling, disciplines)
 def test_the_same_input_gives_the_same_history(
-    jobs: list[PriorityJob], meddlings: list[tuple[int, str, int]], easy: bool
+    jobs: list[PriorityJob], meddlings: list[tuple[int, str, int]], discipline: Discipline
 ) -> None:
     """
     Neither the order of submission calls nor anything hidden has an influence.
     """
-    once = run(jobs, meddlings, easy=easy)
-    again = run(jobs[::-1], meddlings, easy=easy)
+    once = run(jobs, meddlings, discipline)
+    again = run(jobs[::-1], meddlings, discipline)
 
     assert history(once) == history(again)
 
@@ -126,12 +138,12 @@ def history(model: Model) -> list[JobView]:
 
 
 @settings(max_examples=25, deadline=None)
-@given(workloads(), st.booleans())
-def test_undisturbed_jobs_all_end_in_time(jobs: list[PriorityJob], easy: bool) -> None:
+@given(workloads(), disciplines)
+def test_undisturbed_jobs_all_end_in_time(jobs: list[PriorityJob], discipline: Discipline) -> None:
     """
     Each job runs once, for its runtime or until its limit, not before its submission.
     """
-    for view in run(jobs, [], easy=easy).jobs():
+    for view in run(jobs, [], discipline).jobs():
         assert view.phase is JobPhase.ENDED
         assert view.first is not None
         assert view.ended is not None
@@ -145,7 +157,7 @@ def test_without_backfill_nobody_overtakes(jobs: list[PriorityJob]) -> None:
     """
     First come, first served: starts are in the order of submission.
     """
-    views = sorted(run(jobs, [], easy=False).jobs(), key=lambda v: (v.job.submit, v.job.id))
+    views = sorted(run(jobs, [], Discipline.FCFS).jobs(), key=lambda v: (v.job.submit, v.job.id))
     starts = [view.began or 0.0 for view in views]
 
     assert sorted(starts) == starts
@@ -220,6 +232,24 @@ def easy(jobs: list[PriorityJob]) -> dict[int, float]:
                 shadow = ends[job.nodes - free - 1]
                 extra = free + sum(end <= shadow for end in ends) - job.nodes
     return starts
+
+
+@given(workloads())
+def test_conservative_backfill_keeps_every_promise(jobs: list[PriorityJob]) -> None:
+    """
+    No job starts later than it would if nobody had come after it.
+    """
+    anywhere = [replace(job, named=(), submit=number) for number, job in enumerate(jobs)]
+    began: list[float] = []
+    for number in range(len(anywhere)):
+        model = Model([Machine(name=n) for n in NAMES], discipline=Discipline.CONSERVATIVE)
+        for job in anywhere[: number + 1]:
+            # Everybody uses his whole limit: what is promised then is what is known at first.
+            model.submit(replace(job, runtime=job.limit))
+        model.advance_to(100_000)
+        starts = [view.began or 0.0 for view in model.jobs()]
+        assert began == starts[:-1]
+        began = starts
 
 
 def test_backfill_uses_what_would_stand_empty() -> None:
