@@ -1,5 +1,6 @@
 """One tick: look, decide, act.  The same for the daemon and for a simulation."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -26,13 +27,27 @@ class Hands(Protocol):
         """Begin the action; its outcome shows in a later look."""
 
 
+def log(action: Action) -> None:
+    """Write one line about an action that is begun."""
+    _log.info(
+        f"action.{type(action).__name__.lower()}",
+        jobs=jobs_of(action),
+        node=getattr(action, "node", None) or getattr(getattr(action, "ref", None), "node", None),
+        reason=action.reason,
+    )
+
+
 class Controller:
     """Joins eyes, the plan and hands."""
 
-    def __init__(self, *, eyes: Eyes, hands: Hands, policy: Policy) -> None:
+    def __init__(
+        self, *, eyes: Eyes, hands: Hands, policy: Policy, tell: Callable[[Action], None] = log
+    ) -> None:
+        """Set up; ``tell`` hears of every action before it is begun."""
         self._eyes = eyes
         self._hands = hands
         self._policy = policy
+        self._tell = tell
         #: What the last tick saw.
         self.seen: Snapshot | None = None
 
@@ -45,12 +60,6 @@ class Controller:
         snapshot = self.seen = self._eyes.look()
         actions = plan(snapshot, self._policy)
         for action in actions:
-            _log.info(
-                f"action.{type(action).__name__.lower()}",
-                jobs=jobs_of(action),
-                node=getattr(action, "node", None)
-                or getattr(getattr(action, "ref", None), "node", None),
-                reason=action.reason,
-            )
+            self._tell(action)
             self._hands.perform(action)
         return actions

@@ -25,9 +25,11 @@ from adapters.mock_slurm.parts import NEVER, Host, Run
 from adapters.mock_slurm.schedule import Shadow, Want, backfill, choose, shadow
 from daemon.core.types import NodeName
 
-#: Called for each node of a job that has just got it.  Returns how many seconds the
-#: prolog takes there; None is until ``finish_prolog``.  It must not change the model.
-Prolog = Callable[[PriorityJob, NodeName], float | None]
+#: Called when a job has just got these nodes.  Returns how many seconds the prolog takes, for
+#: the nodes where it takes any; None is until ``finish_prolog``.  It must not change the model.
+Prolog = Callable[[PriorityJob, Sequence[NodeName]], Mapping[NodeName, float | None]]
+#: Called when a job gave nodes back.  It must not change the model either.
+Left = Callable[[Sequence[NodeName]], None]
 
 # What happens at the same moment happens in this order.  With one pass for a moment what frees
 # nodes comes first; with a pass for each event submissions do.
@@ -48,6 +50,7 @@ class Model:
         pass_per_event: bool = False,
         completing_seconds: float = 0.0,
         prolog: Prolog | None = None,
+        left: Left | None = None,
     ) -> None:
         self._now = start
         self._discipline = discipline
@@ -55,6 +58,7 @@ class Model:
         self._submit_rank = _EARLY if pass_per_event else _LATE
         self._completing = completing_seconds
         self._prolog = prolog
+        self._left = left
         self._hosts: list[Host] = []
         self._places: dict[NodeName, int] = {}
         #: Nodes that may be given out, in rising order.
@@ -250,9 +254,10 @@ class Model:
         self._begin_prologs(run)
 
     def _begin_prologs(self, run: Run) -> None:
-        seconds: dict[int, float | None] = {}
+        found: Mapping[NodeName, float | None] = {}
         if self._prolog is not None:
-            seconds = {n: self._prolog(run.job, self._hosts[n].name) for n in run.nodes}
+            found = self._prolog(run.job, [self._hosts[node].machine.name for node in run.nodes])
+        seconds = {self._places[name]: lasts for name, lasts in found.items()}
         run.prologs = {node for node, lasts in seconds.items() if lasts != 0}
         timed = {node: lasts for node, lasts in seconds.items() if lasts}
         run.timed = frozenset(timed)
@@ -275,9 +280,9 @@ class Model:
 
     def _finish(self, run: Run) -> None:
         run.phase, run.ended = JobPhase.COMPLETING, self._now
-        run.due = self._now + self._completing
-        self._set_limit(run, run.due)
         if self._completing:
+            run.due = self._now + self._completing
+            self._set_limit(run, run.due)
             self._push(run.due, _RUN, run)
         else:
             self._give_back(run)
@@ -287,10 +292,14 @@ class Model:
         self._set_limit(run, NEVER)
         for node in run.nodes:
             self._hosts[node].run = None
+        if self._left is not None:
+            self._left([self._hosts[node].machine.name for node in run.nodes])
         back = self._open(run.nodes)
         self._free = sorted([*self._free, *back])
 
     def _set_limit(self, run: Run, limit: float) -> None:
+        if run.limit == limit:
+            return
         if run.limit != NEVER:
             del self._limits[bisect_left(self._limits, (run.limit, run.job.id))]
         if limit != NEVER:

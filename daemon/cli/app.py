@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from daemon.api.client import ClientRefusedError, DaemonUnreachableError
-from daemon.cli import jobs, nodes, output, service
+from daemon.cli import jobs, nodes, output, service, simulate
 
 
 class _Stopgap(TyperGroup):
@@ -50,7 +50,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for part in (jobs, nodes, service):
+for part in (jobs, nodes, service, simulate):
     app.add_typer(part.commands)
 app.add_typer(nodes.node_commands, name="node", help="Set nodes up, probe, drain them.")
 app.add_typer(service.config_commands, name="config", help="Look at the configuration.")

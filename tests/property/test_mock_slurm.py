@@ -275,7 +275,10 @@ def test_no_instruction_before_the_last_prolog() -> None:
     A job waits for the slowest of its prologs, timed or told.
     """
     lasts = {NAMES[0]: 3.0, NAMES[1]: None, NAMES[2]: 0.0}
-    model = Model([Machine(name=n) for n in NAMES[:3]], prolog=lambda _, node: lasts[node])
+    model = Model(
+        [Machine(name=n) for n in NAMES[:3]],
+        prolog=lambda _, nodes: {node: lasts[node] for node in nodes},
+    )
     model.submit(PriorityJob(id=1, submit=0, nodes=3, runtime=10, limit=20))
     model.advance_to(5)
     assert JobPhase.PROLOG is model.job(1).phase

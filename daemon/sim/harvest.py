@@ -1,0 +1,398 @@
+"""Eyes and hands for the daemon's own controller, on simulated nodes.
+
+A look shows the controller only what a decision can hang on by now: nodes that are wanted,
+nodes with room, the jobs there, and as many of those that wait as there can be place for.  The
+rest is as it was when the last plan left it alone (a test compares with looks at everything).
+"""
+
+import heapq
+from bisect import bisect_left, insort
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+from daemon.controller import Controller
+from daemon.core.actions import Action, Place, Settle, Vacate
+from daemon.core.policy import Policy
+from daemon.core.types import Claim, ClaimSource, Cluster, JobId, NodeName, Snapshot
+from daemon.sim.costs import Costs
+from daemon.sim.ground import Taken, Turn
+from daemon.sim.news import Memory, News, Orders
+from daemon.sim.supply import Size, Supply
+from daemon.sim.tally import Tally
+from daemon.sim.work import Kind, Slot, Work, moment
+
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """How the daemon works at the simulated site."""
+
+    policy: Policy = field(default_factory=Policy)
+    costs: Costs = field(default_factory=Costs)
+    cores_per_node: int = 1
+    memory_mib: int = 16384
+    #: Seconds between two questions to the batch system, and how often in a row it must call
+    #: a node idle.
+    poll_seconds: float = 15.0
+    idle_looks: int = 2
+
+
+class Harvester:
+    """The daemon's loop under virtual time."""
+
+    def __init__(
+        self,
+        names: Iterable[NodeName],
+        *,
+        site: Site,
+        supply: Supply,
+        begin: float,
+        held: dict[NodeName, Slot],
+        whole: bool = False,
+    ) -> None:
+        """
+        Take the nodes; those with jobs are entered into ``held``.
+
+        ``whole`` shows everything at each look and remembers nothing, which is slow.
+        """
+        self.tally = Tally()
+        self._site = site
+        self._supply = supply
+        self._held = held
+        self._whole = whole
+        self._begin = self._now = begin
+        cores, policy = site.cores_per_node, site.policy
+        self._kinds = {size: Kind(size, site.costs, policy, cores) for size in supply.sizes}
+        self._least = _least(supply.sizes)
+        self._slots = {n: Slot.make(n, cores, site.memory_mib, policy) for n in names}
+        self._memory = None if whole or not self._is_uniform() else Memory()
+        #: Nodes that were seen idle often enough, with room for the smallest job.
+        self._rooms: dict[NodeName, Slot] = {}
+        #: Nodes that will be, with when, and since when: void if they were taken meanwhile.
+        self._settling: deque[tuple[float, float, list[Slot]]] = deque()
+        self._events: list[tuple[float, int, Work | list[Slot]]] = []
+        self._serial = 0
+        self._parked: list[tuple[int, Work]] = []
+        self._queued: deque[Work] = deque()
+        self._works: dict[int, Work] = {}
+        self._last_number = 0
+        self._news = News()
+        self._orders = Orders()
+        self._vacant: list[Taken] = []
+        self._file_system_free = begin
+        # Periodic checkpoints are counted when a segment ends: nothing else hangs on them, and
+        # they would be most of all actions.
+        self._controller = Controller(
+            eyes=self, hands=self, policy=replace(policy, saves_at_once=0), tell=_say_nothing
+        )
+
+    def _is_uniform(self) -> bool:
+        """Tell whether every node takes one job, and any."""
+        slot = next(iter(self._slots.values()), None)
+        sizes = self._supply.sizes
+        return slot is not None and all(
+            slot.cpus // 2 < size.cpus <= slot.cpus and size.memory_mib <= slot.memory_mib
+            for size in sizes
+        )
+
+    # What happens
+
+    def due(self) -> float:
+        settles = self._settling[0][0] if self._settling else _NEVER
+        event = self._events[0][0] if self._events else _NEVER
+        if len(self._queued) < self._supply.backlog:
+            return min(settles, event, max(self._supply.due(), self._now))
+        return min(settles, event)
+
+    def step(self, now: float, turn: Turn) -> list[Taken]:
+        self._now, self._vacant = now, []
+        if turn.freed:
+            self._free([self._slots[node] for node in turn.freed])
+        if turn.taken:
+            self._take(turn.taken)
+        if self._settling and self._settling[0][0] <= now:
+            self._settle()
+        self._fetch()
+        while self._happen() or self._news:
+            if self._news:
+                self._tick()
+                self._fetch()
+        return self._vacant
+
+    def close(self, now: float) -> None:
+        self._now = now
+        for slot in self._held.values():
+            if not slot.vacating:
+                for work in slot.works:
+                    self._count(work, min(now, work.finish))
+
+    def open(self) -> None:
+        """Take all nodes to be idle from now on."""
+        self._free(list(self._slots.values()))
+
+    def _free(self, slots: list[Slot]) -> None:
+        now, poll = self._now, self._site.poll_seconds
+        for slot in slots:
+            slot.idle, slot.since, slot.settled = True, now, False
+        polls = -(-(now - self._begin) // poll) + self._site.idle_looks - 1
+        self._settling.append((self._begin + polls * poll, now, slots))
+
+    def _take(self, taken: Iterable[Taken]) -> None:
+        now, slots, rooms = self._now, self._slots, self._rooms
+        for node, job in taken:
+            slot = slots[node]
+            slot.idle, slot.since = False, now
+            if node in rooms:
+                del rooms[node]
+            if not slot.works:
+                continue
+            slot.wanted.append(job)
+            ready = max(work.ready for work in slot.works)
+            if ready > now and not slot.vacating:
+                # An order that is under way is waited for.
+                self._push(ready, [slot])
+            elif not slot.vacating:
+                self._news.claimed.append(slot)
+
+    def _settle(self) -> None:
+        settling = self._settling
+        while settling and settling[0][0] <= self._now:
+            _, since, slots = settling.popleft()
+            for slot in slots:
+                if slot.idle and slot.since == since:
+                    slot.settled = True
+                    self._offer(slot)
+
+    def _offer(self, slot: Slot) -> None:
+        if slot.settled and slot.idle and not slot.vacating and slot.room(self._least):
+            self._rooms[slot.name] = slot
+            self._news.room = True
+
+    def _push(self, at: float, what: Work | list[Slot]) -> None:
+        self._serial += 1
+        heapq.heappush(self._events, (at, self._serial, what))
+
+    def _happen(self) -> bool:
+        """Let everything happen that is due; return whether something did."""
+        events, now, happened = self._events, self._now, False
+        while events and events[0][0] <= now:
+            at, _, what = heapq.heappop(events)
+            happened = True
+            if isinstance(what, Work):
+                # One that was evicted or ended meanwhile has no or another finish.
+                if what.slot is not None and what.finish == at and not what.slot.vacating:
+                    self._news.ended.append(what)
+            elif what[0].vacating:
+                self._vacated(what)
+            else:
+                self._news.claimed += [slot for slot in what if slot.works]
+        return happened
+
+    def _fetch(self) -> None:
+        most = self._supply.backlog - len(self._queued)
+        if most <= 0 or self._supply.due() > self._now:
+            return
+        for order in self._supply.fetch(self._now, most):
+            self._last_number += 1
+            kind = self._kinds[order.size]
+            work = Work(self._last_number, kind, order.submit, order.seconds)
+            self._works[work.number] = work
+            self._queued.append(work)
+            self._news.room = self._news.room or bool(self._rooms)
+
+    def _tick(self) -> None:
+        """Have decided what is to be done by now, and begin it."""
+        memory, news = self._memory, self._news
+        rooms = [self._rooms[name] for name in sorted(self._rooms)]
+        orders = None
+        if memory is not None:
+            orders = memory.recall(news, rooms, self._line())
+        if orders is None:
+            self._orders = orders = Orders()
+            self._controller.tick()
+            if memory is not None:
+                memory.check(news, rooms, list(islice(self._line(), len(rooms))), orders)
+        self._news = News()
+        for work in orders.end:
+            self._end(work)
+        if orders.evict:
+            self._evict(orders.evict)
+        for work, slot in orders.place:
+            self._place(work, slot)
+
+    def _line(self) -> Iterable[Work]:
+        """Return who waits, in the order in which they are served."""
+        return chain((work for _, work in self._parked), self._queued)
+
+    # As eyes
+
+    def look(self) -> Snapshot:
+        """Show what the next plan can hang on."""
+        news, rooms = self._news, self._rooms
+        slots = dict(self._slots if self._whole else rooms)
+        slots |= {slot.name: slot for slot in news.claimed}
+        slots |= {work.slot.name: work.slot for work in news.ended if work.slot is not None}
+        here = [work for slot in slots.values() for work in slot.works]
+        poll = self._site.poll_seconds
+        asked = self._begin + (self._now - self._begin) // poll * poll
+        claimed = [s for s in slots.values() if not s.idle] if self._whole else news.claimed
+        return Snapshot(
+            now=moment(self._now),
+            cluster=Cluster(nodes={n: s.node for n, s in slots.items()}, taken=moment(asked)),
+            settled=frozenset(rooms),
+            engines={name: slot.view(news.ended) for name, slot in slots.items()},
+            jobs=tuple(work.job() for work in chain(here, self._shown())),
+            claims=tuple(
+                Claim(node=slot.name, source=ClaimSource.PROLOG, at=moment(self._now))
+                for slot in claimed
+            ),
+            busy_nodes=frozenset(name for name, slot in slots.items() if slot.vacating),
+            busy_jobs=frozenset(
+                JobId(work.number)
+                for work in here
+                if work.ready > self._now or (work.slot is not None and work.slot.vacating)
+            ),
+        )
+
+    def _shown(self) -> Iterable[Work]:
+        """Return as many waiting jobs of each size, in their order, as could be placed at most."""
+        most = sum(slot.room(self._least) for slot in self._rooms.values())
+        if self._whole or not most:
+            return self._line() if self._whole else ()
+        if self._memory is not None:
+            return islice(self._line(), most)
+        seen: Counter[Size] = Counter()
+        found = []
+        for work in self._line():
+            seen[work.kind.size] += 1
+            if seen[work.kind.size] <= most:
+                found.append(work)
+        return found
+
+    # As hands
+
+    def perform(self, action: Action) -> None:
+        """Take an order of the controller's; it is carried out with all of the tick."""
+        match action:
+            case Place():
+                self._orders.place.append((self._works[action.job], self._slots[action.node]))
+            case Vacate():
+                left = (action.deadline - moment(self._now)).total_seconds()
+                self._orders.evict.append((self._slots[action.node], left))
+            case Settle():
+                self._orders.end.append(self._works[action.ref.job])
+            case _:
+                raise AssertionError(f"the simulator has no hands for {action}")
+
+    def _place(self, work: Work, slot: Slot) -> None:
+        kind, tally, name = work.kind, self.tally, slot.name
+        if work.generation:
+            lasts = kind.resume
+            tally.migrations += work.last != name
+            place = bisect_left(self._parked, (work.number,))
+            del self._parked[place]
+        else:
+            lasts = kind.start
+            self._queued.remove(work)
+        tally.overhead += kind.share * lasts
+        tally.placements += 1
+        work.slot, work.epoch = slot, work.epoch + 1
+        work.ready = ready = self._now + lasts
+        work.finish = finish = ready + kind.wall(work.left, first=not work.generation)
+        slot.add(work)
+        self._held[name] = slot
+        self._push(finish, work)
+        if name in self._rooms and not slot.room(self._least):
+            del self._rooms[name]
+
+    def _end(self, work: Work) -> None:
+        slot = work.slot
+        if slot is None:
+            return
+        self._count(work, work.finish)
+        self.tally.completed += 1
+        slot.remove(work)
+        work.slot = None
+        del self._works[work.number]
+        if not slot.works:
+            self._give_back(slot)
+        self._offer(slot)
+
+    def _evict(self, evicted: list[tuple[Slot, float]]) -> None:
+        """Begin all evictions of one tick: they share the file system."""
+        costs, now = self._site.costs, self._now
+        mibs = [sum(work.kind.size.memory_mib for work in slot.works) for slot, _ in evicted]
+        backlog = max(0.0, self._file_system_free - now)
+        lasts = costs.evictions(mibs, backlog)
+        self._file_system_free = now + backlog + costs.backlog(mibs)
+        together: dict[float, list[Slot]] = {}
+        for (slot, left), seconds in zip(evicted, lasts, strict=True):
+            slot.vacating = True
+            took = seconds if seconds <= left else max(left, 0.0)
+            for work in slot.works:
+                work.saved = seconds <= left
+                self._freeze(work)
+                self.tally.overhead += took * work.kind.share
+            together.setdefault(took, []).append(slot)
+        for took, slots in together.items():
+            self._push(now + took, slots)
+
+    def _freeze(self, work: Work) -> None:
+        """Stop a job whose node is wanted: from now on, or since the hook froze it."""
+        slot = work.slot
+        stopped = self._now if slot is None or slot.idle else slot.since
+        done = self._count(work, stopped)
+        work.left -= done
+        if work.saved:
+            self.tally.evictions += 1
+            return
+        lost = work.kind.unsaved(done, first=not work.generation)
+        self.tally.kills += 1
+        self.tally.harvested -= work.kind.share * lost
+        self.tally.lost += work.kind.share * lost
+        work.left += lost
+
+    def _vacated(self, slots: list[Slot]) -> None:
+        for slot in slots:
+            for work in list(slot.works):
+                slot.remove(work)
+                work.slot, work.last = None, slot.name
+                work.generation += work.saved
+                if work.generation:
+                    insort(self._parked, (work.number, work))
+                else:
+                    self._queued.appendleft(work)
+            slot.vacating = False
+            self._give_back(slot)
+            self._offer(slot)
+        if self._rooms:
+            self._news.room = True
+
+    def _give_back(self, slot: Slot) -> None:
+        """Let priority jobs have a node without jobs."""
+        self._held.pop(slot.name, None)
+        self._vacant += [(slot.name, job) for job in slot.wanted]
+        slot.wanted.clear()
+
+    def _count(self, work: Work, until: float) -> float:
+        """Count what a segment did until then, and return it."""
+        kind = work.kind
+        wall = until - work.ready
+        if wall <= 0:
+            return 0.0
+        done = min(kind.work(wall, first=not work.generation), work.left)
+        self.tally.harvested += kind.share * done
+        self.tally.overhead += kind.share * (wall - done)
+        return done
+
+
+def _say_nothing(_action: Action) -> None:
+    """Log nothing: there are millions."""
+
+
+def _least(sizes: Iterable[Size]) -> Size:
+    cpus, memory = zip(*((size.cpus, size.memory_mib) for size in sizes), strict=True)
+    return Size(min(cpus), min(memory))

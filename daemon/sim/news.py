@@ -1,0 +1,93 @@
+"""What happened since the last look, what is to be done about it, and what was done before."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from daemon.sim.work import Kind, Slot, Work
+
+
+@dataclass(slots=True)
+class News:
+    """What the next look is about."""
+
+    claimed: list[Slot] = field(default_factory=list)
+    ended: list[Work] = field(default_factory=list)
+    #: Something can be placed that could not be.
+    room: bool = False
+
+    def __bool__(self) -> bool:
+        return self.room or bool(self.claimed) or bool(self.ended)
+
+
+@dataclass(slots=True)
+class Orders:
+    """What the controller wants done, in its order; seconds are until the deadline."""
+
+    end: list[Work] = field(default_factory=list)
+    evict: list[tuple[Slot, float]] = field(default_factory=list)
+    place: list[tuple[Work, Slot]] = field(default_factory=list)
+
+
+#: Between two looks at which what is remembered is compared with what is decided.
+_CHECK_EVERY = 200
+
+
+class Memory:
+    """
+    Answers a question like one that the controller answered before.
+
+    It is for nodes that take one job each, any job: then a claimed node, a job that ended, and
+    the next job beside the next empty node are questions by themselves, and all that can differ
+    in them is the kind of the job.  That this holds is not taken for granted: everything is
+    asked at first, and now and then later; at the first answer that differs from what is
+    remembered, nothing is remembered any more.
+    """
+
+    def __init__(self) -> None:
+        self._evict: dict[Kind, float] = {}
+        self._end: set[Kind] = set()
+        self._place: set[tuple[Kind, bool]] = set()
+        self._until_check = _CHECK_EVERY
+        self.trusted = True
+
+    def recall(self, news: News, rooms: Sequence[Slot], waiting: Iterable[Work]) -> Orders | None:
+        """Return what was done about the like; None when that is not known, or to be checked."""
+        self._until_check -= 1
+        if self._until_check <= 0 or not self.trusted:
+            self._until_check = _CHECK_EVERY
+            return None
+        return self._orders(news, rooms, waiting)
+
+    def check(
+        self, news: News, rooms: Sequence[Slot], waiting: Sequence[Work], got: Orders
+    ) -> None:
+        """Compare the controller's orders with what would have been recalled, and learn them."""
+        expected = self._orders(news, rooms, waiting)
+        if expected is not None:
+            self.trusted = self.trusted and expected == got
+            return
+        self._evict.update((slot.works[0].kind, left) for slot, left in got.evict if slot.works)
+        self._end.update(work.kind for work in got.end)
+        self._place.update((work.kind, bool(work.generation)) for work, _ in got.place)
+
+    def _orders(self, news: News, rooms: Sequence[Slot], waiting: Iterable[Work]) -> Orders | None:
+        if news.claimed and news.ended:
+            # A job may have ended on the very node that is claimed.
+            return None
+        evict = self._evict
+        try:
+            orders = Orders(
+                evict=[(slot, evict[slot.works[0].kind]) for slot in news.claimed],
+                place=list(zip(waiting, rooms, strict=False)),
+            )
+        except KeyError:
+            return None
+        place, end = self._place, self._end
+        for work, _ in orders.place:
+            if (work.kind, bool(work.generation)) not in place:
+                return None
+        for work in news.ended:
+            if work.kind not in end:
+                return None
+        orders.end = news.ended
+        return orders

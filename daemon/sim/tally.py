@@ -1,0 +1,38 @@
+"""What the filler did, counted in node-seconds."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from daemon.sim.ground import Taken, Turn
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over all nodes; a job of half a node's cores counts half."""
+
+    harvested: float = 0.0
+    #: Starts, resumes and checkpoints, also those after a claim, when the node is idle no more.
+    overhead: float = 0.0
+    #: Work that has to be done again.
+    lost: float = 0.0
+    evictions: int = 0
+    migrations: int = 0
+    kills: int = 0
+    completed: int = 0
+    placements: int = 0
+    by_user: dict[int, float] = field(default_factory=dict)
+
+
+class Filler(Protocol):
+    """Whatever runs jobs on idle nodes."""
+
+    tally: Tally
+
+    def due(self) -> float:
+        """Return when it does something next if nobody disturbs it; infinity is never."""
+
+    def step(self, now: float, turn: Turn) -> list[Taken]:
+        """Do what is due, and return the wanted nodes that are vacant now."""
+
+    def close(self, now: float) -> None:
+        """Count what is still under way."""
