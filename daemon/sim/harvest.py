@@ -24,6 +24,7 @@ from daemon.sim.tally import Tally
 from daemon.sim.work import Kind, Slot, Work, moment
 
 _NEVER = float("inf")
+_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +74,10 @@ class Harvester:
         self._rooms: dict[NodeName, Slot] = {}
         #: Nodes that will be, with when, and since when: void if they were taken meanwhile.
         self._settling: deque[tuple[float, float, list[Slot]]] = deque()
-        self._events: list[tuple[float, int, Work | list[Slot]]] = []
+        self._events: list[tuple[float, int, Work | list[Slot] | None]] = []
         self._serial = 0
+        #: Jobs that end in a later hour, if nothing happens to them: most will be evicted.
+        self._later: dict[float, list[Work]] = {}
         self._parked: list[tuple[int, Work]] = []
         self._queued: deque[Work] = deque()
         self._works: dict[int, Work] = {}
@@ -115,12 +118,15 @@ class Harvester:
             self._take(turn.taken)
         if self._settling and self._settling[0][0] <= now:
             self._settle()
-        self._fetch()
-        while self._happen() or self._news:
-            if self._news:
-                self._tick()
+        while True:
+            if self._events and self._events[0][0] <= now:
+                self._happen()
+            if len(self._queued) < self._supply.backlog:
                 self._fetch()
-        return self._vacant
+            news = self._news
+            if not (news.claimed or news.ended or news.room):
+                return self._vacant
+            self._tick()
 
     def close(self, now: float) -> None:
         self._now = now
@@ -171,17 +177,32 @@ class Harvester:
             self._rooms[slot.name] = slot
             self._news.room = True
 
-    def _push(self, at: float, what: Work | list[Slot]) -> None:
+    def _push(self, at: float, what: Work | list[Slot] | None) -> None:
         self._serial += 1
         heapq.heappush(self._events, (at, self._serial, what))
 
-    def _happen(self) -> bool:
-        """Let everything happen that is due; return whether something did."""
-        events, now, happened = self._events, self._now, False
+    def _push_end(self, work: Work) -> None:
+        """Note when a job ends, unless that is so far off that it hardly matters."""
+        hour = work.finish // _HOUR * _HOUR
+        if hour <= self._now:
+            self._push(work.finish, work)
+        elif hour in self._later:
+            self._later[hour].append(work)
+        else:
+            self._later[hour] = [work]
+            self._push(hour, None)
+
+    def _happen(self) -> None:
+        """Let everything happen that is due."""
+        events, now = self._events, self._now
         while events and events[0][0] <= now:
             at, _, what = heapq.heappop(events)
-            happened = True
-            if isinstance(what, Work):
+            if what is None:
+                # One that was moved meanwhile may be there twice.
+                for work in dict.fromkeys(self._later.pop(at)):
+                    if work.slot is not None and work.finish < at + _HOUR:
+                        self._push(work.finish, work)
+            elif isinstance(what, Work):
                 # One that was evicted or ended meanwhile has no or another finish.
                 if what.slot is not None and what.finish == at and not what.slot.vacating:
                     self._news.ended.append(what)
@@ -189,12 +210,9 @@ class Harvester:
                 self._vacated(what)
             else:
                 self._news.claimed += [slot for slot in what if slot.works]
-        return happened
 
     def _fetch(self) -> None:
         most = self._supply.backlog - len(self._queued)
-        if most <= 0 or self._supply.due() > self._now:
-            return
         for order in self._supply.fetch(self._now, most):
             self._last_number += 1
             kind = self._kinds[order.size]
@@ -205,16 +223,16 @@ class Harvester:
 
     def _tick(self) -> None:
         """Have decided what is to be done by now, and begin it."""
-        memory, news = self._memory, self._news
-        rooms = [self._rooms[name] for name in sorted(self._rooms)]
+        memory, news, rooms = self._memory, self._news, self._rooms
         orders = None
+        empty = [rooms[name] for name in sorted(rooms)] if rooms else []
         if memory is not None:
-            orders = memory.recall(news, rooms, self._line())
+            orders = memory.recall(news, empty, self._line())
         if orders is None:
             self._orders = orders = Orders()
             self._controller.tick()
             if memory is not None:
-                memory.check(news, rooms, list(islice(self._line(), len(rooms))), orders)
+                memory.check(news, empty, list(islice(self._line(), len(empty))), orders)
         self._news = News()
         for work in orders.end:
             self._end(work)
@@ -301,10 +319,10 @@ class Harvester:
         tally.placements += 1
         work.slot, work.epoch = slot, work.epoch + 1
         work.ready = ready = self._now + lasts
-        work.finish = finish = ready + kind.wall(work.left, first=not work.generation)
+        work.finish = ready + kind.wall(work.left, first=not work.generation)
         slot.add(work)
         self._held[name] = slot
-        self._push(finish, work)
+        self._push_end(work)
         if name in self._rooms and not slot.room(self._least):
             del self._rooms[name]
 
