@@ -35,6 +35,8 @@ Left = Callable[[Sequence[NodeName]], None]
 # nodes comes first; with a pass for each event submissions do.
 _EARLY, _RESERVATION, _RUN, _LATE = range(4)
 
+_NONE: frozenset[int] = frozenset()
+
 _Event = tuple[float, int, int, int, Run | Reservation]
 
 
@@ -153,9 +155,9 @@ class Model:
         if run.phase is JobPhase.SUSPENDED:
             self._go_on(run, run.left)
 
-    def finish_prolog(self, job: int, node: NodeName) -> None:
-        """End the prolog of a job on one node; after the last one its program starts."""
-        self._end_prologs(self._runs[job], {self._places[node]})
+    def finish_prolog(self, job: int, *nodes: NodeName) -> None:
+        """End the prologs of a job on these nodes; after the last one its program starts."""
+        self._end_prologs(self._runs[job], {self._places[node] for node in nodes})
 
     # Time
 
@@ -198,6 +200,10 @@ class Model:
     def job(self, job: int) -> JobView:
         """Return one priority job."""
         return self._runs[job].view(self._hosts)
+
+    def times(self) -> Iterator[tuple[PriorityJob, float | None, float | None, float | None]]:
+        """Yield every priority job with when it got its nodes, when it began and when it ended."""
+        return ((run.job, run.began, run.first, run.ended) for run in self._runs.values())
 
     def planned(self) -> Planned | None:
         """Return where and when the first job that waits is expected to start."""
@@ -257,6 +263,11 @@ class Model:
         found: Mapping[NodeName, float | None] = {}
         if self._prolog is not None:
             found = self._prolog(run.job, [self._hosts[node].machine.name for node in run.nodes])
+        if not found:
+            run.timed = _NONE
+            run.prologs = set()
+            self._end_prologs(run, run.prologs)
+            return
         seconds = {self._places[name]: lasts for name, lasts in found.items()}
         run.prologs = {node for node, lasts in seconds.items() if lasts != 0}
         timed = {node: lasts for node, lasts in seconds.items() if lasts}
@@ -328,6 +339,8 @@ class Model:
         """Start whom the order of the queue and backfill let start."""
         started = 0
         for run in self._queue:
+            if run.want.nodes > len(self._free):
+                break
             nodes = choose(run.want, self._fits(run.want, self._free))
             if nodes is None:
                 break

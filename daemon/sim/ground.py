@@ -122,20 +122,19 @@ class ModelGround:
     def vacated(self, now: float, vacant: Sequence[Taken]) -> None:
         self.waiting -= len(vacant)
         self._model.advance_to(now)
+        of_job: dict[int, list[NodeName]] = {}
         for node, job in vacant:
-            self._model.finish_prolog(job, node)
+            of_job.setdefault(job, []).append(node)
+        for job, nodes in of_job.items():
+            self._model.finish_prolog(job, *nodes)
 
     def started(self) -> Iterator[Started]:
-        for job, view in zip(self._workload.jobs, self._model.jobs(), strict=True):
-            if view.began is not None and view.first is not None and view.ended is not None:
+        for job, (priority, began, first, ended) in zip(
+            self._workload.jobs, self._model.times(), strict=True
+        ):
+            if began is not None and first is not None and ended is not None:
                 yield Started(
-                    id=job.id,
-                    submit=job.submit,
-                    nodes=view.job.nodes,
-                    processors=job.processors,
-                    began=view.began,
-                    first=view.first,
-                    ended=view.ended,
+                    job.id, job.submit, priority.nodes, job.processors, began, first, ended
                 )
 
 

@@ -142,7 +142,9 @@ class Harvester:
     def _free(self, slots: list[Slot]) -> None:
         now, poll = self._now, self._site.poll_seconds
         for slot in slots:
-            slot.idle, slot.since, slot.settled = True, now, False
+            slot.idle = True
+            slot.since = now
+            slot.settled = False
         polls = -(-(now - self._begin) // poll) + self._site.idle_looks - 1
         self._settling.append((self._begin + polls * poll, now, slots))
 
@@ -173,7 +175,9 @@ class Harvester:
                     self._offer(slot)
 
     def _offer(self, slot: Slot) -> None:
-        if slot.settled and slot.idle and not slot.vacating and slot.room(self._least):
+        if not slot.settled or not slot.idle or slot.vacating:
+            return
+        if not slot.works or slot.room(self._least):
             self._rooms[slot.name] = slot
             self._news.room = True
 
@@ -238,8 +242,8 @@ class Harvester:
             self._end(work)
         if orders.evict:
             self._evict(orders.evict)
-        for work, slot in orders.place:
-            self._place(work, slot)
+        if orders.place:
+            self._place(orders.place)
 
     def _line(self) -> Iterable[Work]:
         """Return who waits, in the order in which they are served."""
@@ -305,26 +309,30 @@ class Harvester:
             case _:
                 raise AssertionError(f"the simulator has no hands for {action}")
 
-    def _place(self, work: Work, slot: Slot) -> None:
-        kind, tally, name = work.kind, self.tally, slot.name
-        if work.generation:
-            lasts = kind.resume
-            tally.migrations += work.last != name
-            place = bisect_left(self._parked, (work.number,))
-            del self._parked[place]
-        else:
-            lasts = kind.start
-            self._queued.remove(work)
-        tally.overhead += kind.share * lasts
-        tally.placements += 1
-        work.slot, work.epoch = slot, work.epoch + 1
-        work.ready = ready = self._now + lasts
-        work.finish = ready + kind.wall(work.left, first=not work.generation)
-        slot.add(work)
-        self._held[name] = slot
-        self._push_end(work)
-        if name in self._rooms and not slot.room(self._least):
-            del self._rooms[name]
+    def _place(self, placed: list[tuple[Work, Slot]]) -> None:
+        """Start or resume jobs.  One loop without calls: this is where the time goes."""
+        tally, now, rooms, held, parked = self.tally, self._now, self._rooms, self._held, self._parked
+        for work, slot in placed:
+            kind, name = work.kind, slot.name
+            if work.generation:
+                lasts = kind.resume
+                tally.migrations += work.last != name
+                first = parked[0][1] is work
+                del parked[0 if first else bisect_left(parked, (work.number,))]
+            else:
+                lasts = kind.start
+                self._queued.remove(work)
+            tally.overhead += kind.share * lasts
+            work.slot = slot
+            work.epoch += 1
+            work.ready = ready = now + lasts
+            work.finish = ready + kind.wall(work.left, first=not work.generation)
+            slot.works.append(work)
+            held[name] = slot
+            self._push_end(work)
+            if name in rooms and (self._memory is not None or not slot.room(self._least)):
+                del rooms[name]
+        tally.placements += len(placed)
 
     def _end(self, work: Work) -> None:
         slot = work.slot
@@ -332,7 +340,7 @@ class Harvester:
             return
         self._count(work, work.finish)
         self.tally.completed += 1
-        slot.remove(work)
+        slot.works.remove(work)
         work.slot = None
         del self._works[work.number]
         if not slot.works:
@@ -349,43 +357,52 @@ class Harvester:
         together: dict[float, list[Slot]] = {}
         for (slot, left), seconds in zip(evicted, lasts, strict=True):
             slot.vacating = True
-            took = seconds if seconds <= left else max(left, 0.0)
+            saved = seconds <= left
+            took = seconds if saved else max(left, 0.0)
+            # They stand still from now on, or since the hook froze them.
+            stopped = now if slot.idle else slot.since
             for work in slot.works:
-                work.saved = seconds <= left
-                self._freeze(work)
+                self._freeze(work, stopped, saved=saved)
                 self.tally.overhead += took * work.kind.share
-            together.setdefault(took, []).append(slot)
+            if took in together:
+                together[took].append(slot)
+            else:
+                together[took] = [slot]
         for took, slots in together.items():
             self._push(now + took, slots)
 
-    def _freeze(self, work: Work) -> None:
-        """Stop a job whose node is wanted: from now on, or since the hook froze it."""
-        slot = work.slot
-        stopped = self._now if slot is None or slot.idle else slot.since
+    def _freeze(self, work: Work, stopped: float, *, saved: bool) -> None:
         done = self._count(work, stopped)
         work.left -= done
-        if work.saved:
+        work.saved = saved
+        if saved:
             self.tally.evictions += 1
             return
+        share = work.kind.share
         lost = work.kind.unsaved(done, first=not work.generation)
         self.tally.kills += 1
-        self.tally.harvested -= work.kind.share * lost
-        self.tally.lost += work.kind.share * lost
+        self.tally.harvested -= share * lost
+        self.tally.lost += share * lost
         work.left += lost
 
     def _vacated(self, slots: list[Slot]) -> None:
+        parked, held, vacant = self._parked, self._held, self._vacant
         for slot in slots:
-            for work in list(slot.works):
-                slot.remove(work)
-                work.slot, work.last = None, slot.name
+            name = slot.name
+            for work in slot.works:
+                work.slot, work.last = None, name
                 work.generation += work.saved
                 if work.generation:
-                    insort(self._parked, (work.number, work))
+                    insort(parked, (work.number, work))
                 else:
                     self._queued.appendleft(work)
+            slot.works.clear()
             slot.vacating = False
-            self._give_back(slot)
-            self._offer(slot)
+            del held[name]
+            vacant += [(name, job) for job in slot.wanted]
+            slot.wanted.clear()
+            if slot.idle:
+                self._offer(slot)
         if self._rooms:
             self._news.room = True
 

@@ -54,7 +54,8 @@ class Memory:
     def __init__(self) -> None:
         self._evict: dict[Kind, float] = {}
         self._end: set[Kind] = set()
-        self._place: set[tuple[Kind, bool]] = set()
+        #: New jobs, and those that go on.
+        self._place: tuple[set[Kind], set[Kind]] = (set(), set())
         self._until_check = _CHECK_EVERY
         self.trusted = True
 
@@ -76,24 +77,23 @@ class Memory:
             return
         self._evict.update((slot.works[0].kind, left) for slot, left in got.evict if slot.works)
         self._end.update(work.kind for work in got.end)
-        self._place.update((work.kind, bool(work.generation)) for work, _ in got.place)
+        for work, _ in got.place:
+            self._place[work.generation > 0].add(work.kind)
 
     def _orders(self, news: News, rooms: Sequence[Slot], waiting: Iterable[Work]) -> Orders | None:
         if news.claimed and news.ended:
             # A job may have ended on the very node that is claimed.
             return None
-        evict = self._evict
+        evict, place, end = self._evict, self._place, self._end
         try:
-            orders = Orders(
-                evict=[(slot, evict[slot.works[0].kind]) for slot in news.claimed],
-                place=list(zip(waiting, rooms, strict=False)),
-            )
+            orders = Orders(evict=[(slot, evict[slot.works[0].kind]) for slot in news.claimed])
         except KeyError:
             return None
-        place, end = self._place, self._end
-        for work, _ in orders.place:
-            if (work.kind, bool(work.generation)) not in place:
-                return None
+        if rooms:
+            orders.place = placed = list(zip(waiting, rooms, strict=False))
+            for work, _ in placed:
+                if work.kind not in place[work.generation > 0]:
+                    return None
         for work in news.ended:
             if work.kind not in end:
                 return None

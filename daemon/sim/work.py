@@ -172,23 +172,12 @@ class Slot:
 
     def room(self, least: Size) -> int:
         """Return for how many of the smallest jobs there is room."""
-        return min(self.cpus // least.cpus, self.memory_mib // least.memory_mib, self.places)
-
-    def add(self, work: Work) -> None:
-        """Take a job in."""
-        size = work.kind.size
-        self.works.append(work)
-        self.cpus -= size.cpus
-        self.memory_mib -= size.memory_mib
-        self.places -= 1
-
-    def remove(self, work: Work) -> None:
-        """Let a job go."""
-        size = work.kind.size
-        self.works.remove(work)
-        self.cpus += size.cpus
-        self.memory_mib += size.memory_mib
-        self.places += 1
+        cpus, memory = self.cpus, self.memory_mib
+        for work in self.works:
+            cpus -= work.kind.size.cpus
+            memory -= work.kind.size.memory_mib
+        places = self.places - len(self.works)
+        return min(cpus // least.cpus, memory // least.memory_mib, places)
 
     def view(self, ended: Collection[Work]) -> EngineView:
         """Return what its engine says; these jobs have exited."""
