@@ -304,6 +304,7 @@ class Observer:
                 saving=self._work.saving(),
                 held=self._engines.held(jobs),
                 losses=self._store.losses(),
+                gaps=self._batch.gaps(),
             )
 
     def refs_on(self, node: NodeName) -> tuple[SegmentRef, ...]:

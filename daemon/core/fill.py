@@ -2,15 +2,19 @@
 
 First the jobs that already did some work, then the others, each in the order of
 submission; each into the node that it fits most tightly, so that large gaps stay
-whole for large jobs.
+whole for large jobs.  Among nodes that are alike, those that are dear to evict get the
+longer gaps.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf
 
 from daemon.core.actions import Place
 from daemon.core.fit import Kinds
+from daemon.core.forecast import expected_gap, suited
 from daemon.core.held import holders, out_of_reach
 from daemon.core.policy import Policy
 from daemon.core.types import (
@@ -67,8 +71,27 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
     """Yield a placement for every waiting job that fits somewhere now."""
     if not may_start(snapshot, policy) or snapshot.cluster is None:
         return
+    chosen = list(islice(_choose(snapshot, policy, wanted), policy.starts_per_tick))
+    nodes = _swapped(chosen, snapshot)
+    for job, _, room in chosen:
+        node = nodes[room.node]
+        yield Place(
+            job=job.id,
+            node=node,
+            epoch=Epoch(job.last_epoch + 1),
+            generation=job.generation,
+            seen=snapshot.cluster.taken,
+            reason=f"{node} is idle with {room.cpus} cores and {room.memory_mib} MiB free",
+        )
+
+
+def _choose(
+    snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]
+) -> Iterator[tuple[Job, Room, Room]]:
+    """Yield who gets a place, with its node as it is at first and when its turn comes."""
     kinds = Kinds()
     rooms = free_rooms(snapshot, policy, wanted, kinds)
+    before = {room.node: room for room in rooms}
     # Rooms only get smaller: a shape that found none will find none in this plan, so a long
     # queue costs one look for each shape in it.
     hopeless: set[tuple[int, int, bool, frozenset[int] | None]] = set()
@@ -86,14 +109,36 @@ def fill(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> It
             continue
         room = rooms.pop(place)
         insort(rooms, room.less(job))
-        yield Place(
-            job=job.id,
-            node=room.node,
-            epoch=Epoch(job.last_epoch + 1),
-            generation=job.generation,
-            seen=snapshot.cluster.taken,
-            reason=f"{room.node} is idle with {room.cpus} cores and {room.memory_mib} MiB free",
-        )
+        yield job, before[room.node], room
+
+
+def _swapped(chosen: list[tuple[Job, Room, Room]], snapshot: Snapshot) -> dict[NodeName, NodeName]:
+    """
+    Return which node stands in for each: one that is like it, with a gap of more suitable length.
+
+    What goes into one node goes together into the other, so it fits there as well.  Where a
+    checkpoint lies its job stays.
+    """
+    costs: dict[Room, float] = {}
+    found = {b.node: b.node for job, b, _ in chosen if b.node in holders(snapshot, job)}
+    for job, before, _ in chosen:
+        if before.node in found:
+            continue
+        costs[before] = costs.get(before, 0.0) + eviction_cost(job)
+    alike: dict[tuple[int, int, int, bool, int], list[Room]] = {}
+    for room in costs:
+        look = (room.cpus, room.memory_mib, room.jobs, room.any_user, room.kind)
+        alike.setdefault(look, []).append(room)
+    for rooms in alike.values():
+        gaps = [expected_gap(snapshot.gaps.get(room.node)) for room in rooms]
+        places = suited([costs[room] for room in rooms], gaps)
+        found |= {room.node: rooms[place].node for room, place in zip(rooms, places, strict=True)}
+    return found
+
+
+def eviction_cost(job: Job) -> float:
+    """Return how dear an eviction is, in MiB to write; what cannot be saved is dearest."""
+    return inf if job.spec.checkpoint is CheckpointMode.NONE else float(job.spec.memory_mib)
 
 
 def may_start(snapshot: Snapshot, policy: Policy) -> bool:

@@ -9,7 +9,6 @@ its nodes cannot matter.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 
 from daemon.core.actions import (
     Action,
@@ -58,7 +57,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> tuple[Action, ...]:
             *_sweeps(snapshot),
             *_returns(snapshot),
             *_probes(snapshot, policy, wanted),
-            *islice(fill(snapshot, policy, wanted), policy.starts_per_tick),
+            *fill(snapshot, policy, wanted),
             *saves(snapshot, policy, wanted),
         )
     )

@@ -394,6 +394,14 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GapHistory:
+    """The gaps of one node that have ended, as far as they were observed."""
+
+    idle_seconds: float = 0.0
+    ended: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything a decision is made from, at one moment."""
 
@@ -425,3 +433,5 @@ class Snapshot:
     #: Nodes that have the generation of a parked job; one that all nodes can read is not here.
     held: Mapping[JobId, tuple[NodeName, ...]] = field(default_factory=lambda: MappingProxyType({}))
     losses: Losses = Losses()
+    #: What is known of the gaps of nodes.
+    gaps: Mapping[NodeName, GapHistory] = field(default_factory=lambda: MappingProxyType({}))

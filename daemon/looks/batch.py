@@ -10,7 +10,7 @@ import structlog
 
 from adapters.base import AdapterError, BatchAdapter
 from daemon.clock import Clock
-from daemon.core.types import Cluster, NodeName, NodeState
+from daemon.core.types import Cluster, GapHistory, NodeName, NodeState
 
 _log = structlog.get_logger(__name__)
 
@@ -53,6 +53,9 @@ class BatchLooks:
         self._slow = False
         self._idle_looks: dict[NodeName, int] = {}
         self._since: dict[NodeName, datetime] = {}
+        #: Since when nodes have been idle, and what is known of gaps that have ended.
+        self._idle_since: dict[NodeName, datetime] = {}
+        self._gaps: dict[NodeName, GapHistory] = {}
         self.cluster: Cluster | None = None
         #: Why the batch system's word is missing; empty when its last answer was good.
         self.trouble = _NOT_YET
@@ -99,6 +102,10 @@ class BatchLooks:
         """Return since when nodes have not been idle."""
         return dict(self._since)
 
+    def gaps(self) -> dict[NodeName, GapHistory]:
+        """Return what was seen of the gaps of nodes since the start of the daemon."""
+        return dict(self._gaps)
+
     def _look(self) -> None:
         began = self._clock.monotonic()
         try:
@@ -144,6 +151,15 @@ class BatchLooks:
                 if name in ours and ours[name].state is NodeState.IDLE:
                     self._idle_looks[name] = self._idle_looks.get(name, 0) + 1
                     self._since.pop(name, None)
+                    self._idle_since.setdefault(name, cluster.taken)
                 else:
                     self._idle_looks[name] = 0
+                    self._end_gap(name, cluster.taken)
                     self._since.setdefault(name, cluster.taken)
+
+    def _end_gap(self, name: NodeName, now: datetime) -> None:
+        began = self._idle_since.pop(name, None)
+        if began is not None:
+            known = self._gaps.get(name, GapHistory())
+            idle = known.idle_seconds + (now - began).total_seconds()
+            self._gaps[name] = GapHistory(idle_seconds=idle, ended=known.ended + 1)

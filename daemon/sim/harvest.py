@@ -152,7 +152,10 @@ class Harvester:
         now, slots, rooms = self._now, self._slots, self._rooms
         for node, job in taken:
             slot = slots[node]
-            slot.idle, slot.since = False, now
+            slot.idle_seconds += now - slot.since
+            slot.gaps += 1
+            slot.idle = False
+            slot.since = now
             if node in rooms:
                 del rooms[node]
             if not slot.works:
@@ -271,6 +274,7 @@ class Harvester:
                 Claim(node=slot.name, source=ClaimSource.PROLOG, at=moment(self._now))
                 for slot in claimed
             ),
+            gaps={name: slot.history() for name, slot in slots.items()},
             busy_nodes=frozenset(name for name, slot in slots.items() if slot.vacating),
             busy_jobs=frozenset(
                 JobId(work.number)
@@ -311,7 +315,13 @@ class Harvester:
 
     def _place(self, placed: list[tuple[Work, Slot]]) -> None:
         """Start or resume jobs.  One loop without calls: this is where the time goes."""
-        tally, now, rooms, held, parked = self.tally, self._now, self._rooms, self._held, self._parked
+        tally, now, rooms, held, parked = (
+            self.tally,
+            self._now,
+            self._rooms,
+            self._held,
+            self._parked,
+        )
         for work, slot in placed:
             kind, name = work.kind, slot.name
             if work.generation:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
+from daemon.core.forecast import mean_gap, suited
 from daemon.sim.work import Kind, Slot, Work
 
 
@@ -90,7 +92,7 @@ class Memory:
         except KeyError:
             return None
         if rooms:
-            orders.place = placed = list(zip(waiting, rooms, strict=False))
+            orders.place = placed = _paired(waiting, rooms)
             for work, _ in placed:
                 if work.kind not in place[work.generation > 0]:
                     return None
@@ -99,3 +101,14 @@ class Memory:
                 return None
         orders.end = news.ended
         return orders
+
+
+def _paired(waiting: Iterable[Work], rooms: Sequence[Slot]) -> list[tuple[Work, Slot]]:
+    placed = list(islice(waiting, len(rooms)))
+    if len(placed) == 1:
+        return [(placed[0], rooms[0])]
+    nodes = suited(
+        [work.kind.eviction_cost for work in placed],
+        [mean_gap(slot.idle_seconds, slot.gaps) for slot in rooms[: len(placed)]],
+    )
+    return [(work, rooms[node]) for work, node in zip(placed, nodes, strict=True)]

@@ -1,14 +1,16 @@
 """Low-priority jobs and nodes as the simulator keeps them; changed by the harvester alone."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from daemon.core.fill import eviction_cost
 from daemon.core.policy import Policy
 from daemon.core.saving import interval
 from daemon.core.types import (
     EngineView,
     Epoch,
+    GapHistory,
     Generation,
     Job,
     JobId,
@@ -51,21 +53,24 @@ class Kind:
         #: Its part of a node.
         self.share = size.cpus / cores
         self.start = costs.start_seconds
+        self.eviction_cost = eviction_cost(self._job())
         self.resume = costs.resume(size.memory_mib)
         #: How long a periodic checkpoint stops it.
         self.stall = costs.checkpoint(size.memory_mib)
         self.trial = policy.trial.total_seconds()
         self.every = self._interval(policy)
 
-    def _interval(self, policy: Policy) -> float:
-        job = Job(
+    def _job(self) -> Job:
+        return Job(
             id=JobId(0),
             spec=self.spec,
             state=JobState.RUNNING,
             submitted=_START,
             movable=Movable.YES,
-            save_cost=timedelta(seconds=self.stall),
         )
+
+    def _interval(self, policy: Policy) -> float:
+        job = replace(self._job(), save_cost=timedelta(seconds=self.stall))
         return interval(job, Losses(), policy).total_seconds()
 
     def wall(self, work: float, *, first: bool) -> float:
@@ -152,6 +157,9 @@ class Slot:
     #: No priority job holds it, and since when that is so or not.
     idle: bool = False
     since: float = 0.0
+    #: Its gaps that have ended.
+    gaps: int = 0
+    idle_seconds: float = 0.0
     #: The batch system said so often enough.
     settled: bool = False
     #: Its jobs are being saved.
@@ -169,6 +177,10 @@ class Slot:
             memory_mib=memory_mib - policy.reserve_memory_mib,
             places=policy.max_jobs_per_node,
         )
+
+    def history(self) -> GapHistory:
+        """Return what is known of its gaps."""
+        return GapHistory(idle_seconds=self.idle_seconds, ended=self.gaps)
 
     def room(self, least: Size) -> int:
         """Return for how many of the smallest jobs there is room."""
