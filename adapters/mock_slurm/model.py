@@ -155,9 +155,19 @@ class Model:
         if run.phase is JobPhase.SUSPENDED:
             self._go_on(run, run.left)
 
-    def finish_prolog(self, job: int, *nodes: NodeName) -> None:
-        """End the prologs of a job on these nodes; after the last one its program starts."""
-        self._end_prologs(self._runs[job], {self._places[node] for node in nodes})
+    def finish_prolog(self, job: int, *nodes: NodeName, at: float | None = None) -> None:
+        """
+        End the prologs of a job on these nodes, now or then; after the last one it begins.
+
+        What is told here counts for the prologs that had no end.
+        """
+        run, places = self._runs[job], {self._places[node] for node in nodes}
+        if at is None or at <= self._now:
+            self._end_prologs(run, places)
+            return
+        run.timed |= places
+        run.due = run.over = max(run.over, at)
+        self._push(run.due, _RUN, run)
 
     # Time
 
@@ -178,13 +188,15 @@ class Model:
         events = self._events
         while events and events[0][0] <= moment:
             at = self._now = max(events[0][0], self._now)
+            changed = False
             while events and events[0][0] <= at:
                 event = heapq.heappop(events)
                 if not self._is_void(event):
-                    self._happen(event[1], event[4])
-                if self._pass_per_event:
-                    break
-            self._schedule()
+                    changed = self._happen(event[1], event[4]) or changed
+                    if self._pass_per_event:
+                        break
+            if changed:
+                self._schedule()
         self._now = moment
 
     # What can be seen
@@ -226,7 +238,8 @@ class Model:
     def _is_void(event: _Event) -> bool:
         return isinstance(event[4], Run) and event[4].due != event[0]
 
-    def _happen(self, kind: int, what: Run | Reservation) -> None:
+    def _happen(self, kind: int, what: Run | Reservation) -> bool:
+        """Let it happen, and return whether a job may start or be planned otherwise by that."""
         if isinstance(what, Reservation):
             self._reservations -= what.end <= self._now
             for node in what.nodes:
@@ -237,11 +250,13 @@ class Model:
             self._enqueue(what)
         elif what.phase is JobPhase.PROLOG:
             self._end_prologs(what, set(what.timed))
+            return False
         elif what.phase is JobPhase.RUNNING:
             self._finish(what)
         elif what.phase is JobPhase.COMPLETING:
             self._give_back(what)
             what.phase, what.due = JobPhase.ENDED, NEVER
+        return True
 
     def _enqueue(self, run: Run) -> None:
         run.due = NEVER
@@ -273,7 +288,7 @@ class Model:
         timed = {node: lasts for node, lasts in seconds.items() if lasts}
         run.timed = frozenset(timed)
         if timed:
-            run.due = self._now + max(timed.values())
+            run.due = run.over = self._now + max(timed.values())
             self._push(run.due, _RUN, run)
         self._end_prologs(run, set())
 

@@ -41,6 +41,8 @@ class Run:
     prologs: set[int] = field(default_factory=set)
     #: Those of them whose end is certain.
     timed: frozenset[int] = frozenset()
+    #: When the last of those ends.
+    over: float = 0.0
 
     def forget(self) -> None:
         """Make it as if it had never started."""

@@ -11,6 +11,8 @@ from daemon.sim.workload import Samples, Workload
 
 #: A node, and which priority job wants it.
 Taken = tuple[NodeName, int]
+#: The same, and when it is vacant.
+Vacant = tuple[NodeName, int, float]
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Ground(Protocol):
 
     names: tuple[NodeName, ...]
     begin: float
-    #: Nodes that priority jobs wait for.
+    #: Nodes that priority jobs wait for, nobody knows until when.
     waiting: int
 
     def next_event(self) -> float | None:
@@ -49,8 +51,8 @@ class Ground(Protocol):
     def advance_to(self, moment: float) -> Turn:
         """Let time pass, and return what happened; until ``moment`` nothing did."""
 
-    def vacated(self, now: float, vacant: Sequence[Taken]) -> None:
-        """Let priority jobs have the nodes that they waited for."""
+    def vacated(self, now: float, vacant: Sequence[Vacant]) -> None:
+        """Let priority jobs have the nodes that they waited for, now or when that is certain."""
 
     def started(self) -> Iterator[Started]:
         """Yield every priority job, after the last event."""
@@ -119,14 +121,14 @@ class ModelGround:
         self._model.advance_to(moment)
         return turn
 
-    def vacated(self, now: float, vacant: Sequence[Taken]) -> None:
+    def vacated(self, now: float, vacant: Sequence[Vacant]) -> None:
         self.waiting -= len(vacant)
         self._model.advance_to(now)
-        of_job: dict[int, list[NodeName]] = {}
-        for node, job in vacant:
-            of_job.setdefault(job, []).append(node)
-        for job, nodes in of_job.items():
-            self._model.finish_prolog(job, *nodes)
+        of_job: dict[tuple[int, float], list[NodeName]] = {}
+        for node, job, at in vacant:
+            of_job.setdefault((job, at), []).append(node)
+        for (job, at), nodes in of_job.items():
+            self._model.finish_prolog(job, *nodes, at=at)
 
     def started(self) -> Iterator[Started]:
         for job, (priority, began, first, ended) in zip(
@@ -167,10 +169,10 @@ class GapGround:
                 self.waiting += node in self._held
         return turn
 
-    def vacated(self, now: float, vacant: Sequence[Taken]) -> None:
+    def vacated(self, now: float, vacant: Sequence[Vacant]) -> None:
         self.waiting -= len(vacant)
-        for _, job in vacant:
-            self._waits[job] = now
+        for _, job, at in vacant:
+            self._waits[job] = at
 
     def started(self) -> Iterator[Started]:
         for number, gap in enumerate(self._gaps):

@@ -17,7 +17,7 @@ from daemon.core.actions import Action, Place, Settle, Vacate
 from daemon.core.policy import Policy
 from daemon.core.types import Claim, ClaimSource, Cluster, JobId, NodeName, Snapshot
 from daemon.sim.costs import Costs
-from daemon.sim.ground import Taken, Turn
+from daemon.sim.ground import Taken, Turn, Vacant
 from daemon.sim.news import Memory, News, Orders
 from daemon.sim.supply import Size, Supply
 from daemon.sim.tally import Tally
@@ -75,16 +75,20 @@ class Harvester:
         #: Nodes that will be, with when, and since when: void if they were taken meanwhile.
         self._settling: deque[tuple[float, float, list[Slot]]] = deque()
         self._events: list[tuple[float, int, Work | list[Slot] | None]] = []
+        #: Nodes that are idle again while their jobs are still being saved.
+        self._returned: set[NodeName] = set()
         self._serial = 0
         #: Jobs that end in a later hour, if nothing happens to them: most will be evicted.
         self._later: dict[float, list[Work]] = {}
+        #: Nodes whose jobs are being saved, and when that is over.
+        self._leaving: list[tuple[float, int, list[Slot]]] = []
         self._parked: list[tuple[int, Work]] = []
         self._queued: deque[Work] = deque()
         self._works: dict[int, Work] = {}
         self._last_number = 0
         self._news = News()
         self._orders = Orders()
-        self._vacant: list[Taken] = []
+        self._vacant: list[Vacant] = []
         self._file_system_free = begin
         # Periodic checkpoints are counted when a segment ends: nothing else hangs on them, and
         # they would be most of all actions.
@@ -106,12 +110,18 @@ class Harvester:
     def due(self) -> float:
         settles = self._settling[0][0] if self._settling else _NEVER
         event = self._events[0][0] if self._events else _NEVER
+        if self._leaving and (self._rooms or self._returned):
+            # Somebody may go on elsewhere; else it is soon enough at the next event.
+            event = min(event, self._leaving[0][0])
         if len(self._queued) < self._supply.backlog:
             return min(settles, event, max(self._supply.due(), self._now))
         return min(settles, event)
 
-    def step(self, now: float, turn: Turn) -> list[Taken]:
+    def step(self, now: float, turn: Turn) -> list[Vacant]:
         self._now, self._vacant = now, []
+        leaving = self._leaving
+        if leaving and leaving[0][0] <= now:
+            self._vacate()
         if turn.freed:
             self._free([self._slots[node] for node in turn.freed])
         if turn.taken:
@@ -121,6 +131,8 @@ class Harvester:
         while True:
             if self._events and self._events[0][0] <= now:
                 self._happen()
+            if leaving and leaving[0][0] <= now:
+                self._vacate()
             if len(self._queued) < self._supply.backlog:
                 self._fetch()
             news = self._news
@@ -145,6 +157,8 @@ class Harvester:
             slot.idle = True
             slot.since = now
             slot.settled = False
+            if slot.vacating:
+                self._returned.add(slot.name)
         polls = -(-(now - self._begin) // poll) + self._site.idle_looks - 1
         self._settling.append((self._begin + polls * poll, now, slots))
 
@@ -160,12 +174,17 @@ class Harvester:
                 del rooms[node]
             if not slot.works:
                 continue
+            if slot.vacating:
+                self._returned.discard(node)
+                over = next(at for at, _, leaving in self._leaving if slot in leaving)
+                self._vacant.append((node, job, over))
+                continue
             slot.wanted.append(job)
             ready = max(work.ready for work in slot.works)
-            if ready > now and not slot.vacating:
+            if ready > now:
                 # An order that is under way is waited for.
                 self._push(ready, [slot])
-            elif not slot.vacating:
+            else:
                 self._news.claimed.append(slot)
 
     def _settle(self) -> None:
@@ -213,8 +232,6 @@ class Harvester:
                 # One that was evicted or ended meanwhile has no or another finish.
                 if what.slot is not None and what.finish == at and not what.slot.vacating:
                     self._news.ended.append(what)
-            elif what[0].vacating:
-                self._vacated(what)
             else:
                 self._news.claimed += [slot for slot in what if slot.works]
 
@@ -365,10 +382,13 @@ class Harvester:
         lasts = costs.evictions(mibs, backlog)
         self._file_system_free = now + backlog + costs.backlog(mibs)
         together: dict[float, list[Slot]] = {}
+        vacant = self._vacant
         for (slot, left), seconds in zip(evicted, lasts, strict=True):
             slot.vacating = True
             saved = seconds <= left
             took = seconds if saved else max(left, 0.0)
+            vacant += [(slot.name, job, now + took) for job in slot.wanted]
+            slot.wanted.clear()
             # They stand still from now on, or since the hook froze them.
             stopped = now if slot.idle else slot.since
             for work in slot.works:
@@ -379,7 +399,8 @@ class Harvester:
             else:
                 together[took] = [slot]
         for took, slots in together.items():
-            self._push(now + took, slots)
+            self._serial += 1
+            heapq.heappush(self._leaving, (now + took, self._serial, slots))
 
     def _freeze(self, work: Work, stopped: float, *, saved: bool) -> None:
         done = self._count(work, stopped)
@@ -395,31 +416,32 @@ class Harvester:
         self.tally.lost += share * lost
         work.left += lost
 
-    def _vacated(self, slots: list[Slot]) -> None:
-        parked, held, vacant = self._parked, self._held, self._vacant
-        for slot in slots:
-            name = slot.name
-            for work in slot.works:
-                work.slot, work.last = None, name
-                work.generation += work.saved
-                if work.generation:
-                    insort(parked, (work.number, work))
-                else:
-                    self._queued.appendleft(work)
-            slot.works.clear()
-            slot.vacating = False
-            del held[name]
-            vacant += [(name, job) for job in slot.wanted]
-            slot.wanted.clear()
-            if slot.idle:
-                self._offer(slot)
+    def _vacate(self) -> None:
+        """Have the jobs wait that were saved until now."""
+        leaving, parked, held = self._leaving, self._parked, self._held
+        while leaving and leaving[0][0] <= self._now:
+            for slot in heapq.heappop(leaving)[2]:
+                name = slot.name
+                for work in slot.works:
+                    work.slot, work.last = None, name
+                    work.generation += work.saved
+                    if work.generation:
+                        insort(parked, (work.number, work))
+                    else:
+                        self._queued.appendleft(work)
+                slot.works.clear()
+                slot.vacating = False
+                del held[name]
+                if slot.idle:
+                    self._returned.discard(name)
+                    self._offer(slot)
         if self._rooms:
             self._news.room = True
 
     def _give_back(self, slot: Slot) -> None:
         """Let priority jobs have a node without jobs."""
         self._held.pop(slot.name, None)
-        self._vacant += [(slot.name, job) for job in slot.wanted]
+        self._vacant += [(slot.name, job, self._now) for job in slot.wanted]
         slot.wanted.clear()
 
     def _count(self, work: Work, until: float) -> float:

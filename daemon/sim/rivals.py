@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from daemon.core.types import NodeName
-from daemon.sim.ground import Taken, Turn
+from daemon.sim.ground import Turn, Vacant
 from daemon.sim.harvest import Site
 from daemon.sim.supply import Order, Supply
 from daemon.sim.tally import Tally
@@ -78,7 +78,7 @@ class Rival:
         self._last_number = 0
         self._events: list[tuple[float, int, _Task]] = []
         self._serial = 0
-        self._vacant: list[Taken] = []
+        self._vacant: list[Vacant] = []
 
     def open(self) -> None:
         """Take all nodes to be idle from now on."""
@@ -92,7 +92,7 @@ class Rival:
             submit = max(self._supply.due(), self._now)
         return min(settles, event, submit)
 
-    def step(self, now: float, turn: Turn) -> list[Taken]:
+    def step(self, now: float, turn: Turn) -> list[Vacant]:
         self._now, self._vacant = now, []
         if turn.freed:
             self._free(tuple(turn.freed))
@@ -171,7 +171,7 @@ class Rival:
         task.node, task.last = None, node
         del self._here[node]
         self._held.pop(node, None)
-        self._vacant += [(node, job) for job in self._wanted.pop(node, ())]
+        self._vacant += [(node, job, self._now) for job in self._wanted.pop(node, ())]
         if node in self._idle:
             self._rooms[node] = None
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from daemon.sim.ground import Taken, Turn
+from daemon.sim.ground import Turn, Vacant
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class Filler(Protocol):
     def due(self) -> float:
         """Return when it does something next if nobody disturbs it; infinity is never."""
 
-    def step(self, now: float, turn: Turn) -> list[Taken]:
-        """Do what is due, and return the wanted nodes that are vacant now."""
+    def step(self, now: float, turn: Turn) -> list[Vacant]:
+        """Do what is due, and tell of wanted nodes when they are vacant, once that is certain."""
 
     def close(self, now: float) -> None:
         """Count what is still under way."""
