@@ -250,9 +250,10 @@ class PolicySection(_Section):
     vacate_seconds: PositiveFloat = 60.0
     """Seconds between a claim that names no deadline and the moment when what is left on
     the node is killed."""
-    idle_looks: PositiveInt = 2
-    """Looks in a row that must find a node idle before it is used: schedulers leave
-    nodes idle for a moment between two jobs."""
+    idle_looks: PositiveInt = 1
+    """Looks in a row that must find a node idle before it is used.  More than one spares
+    a few evictions where the scheduler leaves nodes idle for a moment between two jobs,
+    and costs one poll of every gap: stopgap simulate tells for a site."""
     reserve_cpus: NonNegativeInt = 0
     """Cores of every node that are left alone."""
     reserve_memory_mib: NonNegativeInt = 512

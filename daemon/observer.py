@@ -36,7 +36,7 @@ class Watch:
     """How the eyes look."""
 
     #: Looks in a row that must find a node idle.
-    idle_looks: int = 2
+    idle_looks: int = 1
     #: Between two looks at the batch system; one that is slow is asked less often.
     poll: timedelta = timedelta(seconds=15)
     #: A claim that came from a hook or a person outlives the last job by this much.

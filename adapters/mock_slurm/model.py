@@ -400,7 +400,11 @@ class Model:
         if not self._queue:
             return None
         want = self._queue[0].want
-        ends = ((at, self._open(self._runs[run].nodes)) for at, run in self._limits)
+        runs = self._runs
+        ends: Iterator[tuple[float, Collection[int]]]
+        ends = ((at, runs[run].nodes) for at, run in self._limits)
+        if self._closed:
+            ends = ((at, self._open(nodes)) for at, nodes in ends)
         return shadow(want, self._fits(want, self._free), ends)
 
     def _open(self, nodes: Collection[int]) -> Collection[int]:

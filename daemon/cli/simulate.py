@@ -84,7 +84,7 @@ def simulate(
         str, typer.Option(metavar="FILE", help="JSON of costs, as measured; or zero.")
     ] = "",
     poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 15.0,
-    idle_looks: Annotated[int, typer.Option(min=1, help="Looks that must find a node idle.")] = 2,
+    idle_looks: Annotated[int, typer.Option(min=1, help="Looks that must find a node idle.")] = 1,
     pilot_minutes: Annotated[float, typer.Option(min=0.1, help="Length of pilots.")] = 30.0,
     node_memory: Annotated[int, typer.Option(min=1, metavar="MIB", help="Of a node.")] = 65536,
     seed: Annotated[int, typer.Option(help="Draws the sizes of jobs.")] = 1,

@@ -60,15 +60,15 @@ class Costs:
             mibs: what each node has to write.
             backlog: seconds for which the file system is taken by earlier ones.
         """
+        alone, shared = self.checkpoint_mib_per_second, self.shared_mib_per_second
+        if not shared or (not backlog and 0 < len(mibs) * alone <= shared):
+            # Nobody notices the others.
+            return [self.checkpoint(mib) for mib in mibs]
         moved, left, found = 0.0, len(mibs), dict.fromkeys(mibs, 0.0)
         for mib in sorted(mibs):
             # All before it have written everything, all after it as much as this one.
-            shared = _over(moved + mib * left, self.shared_mib_per_second)
-            if shared:
-                shared += backlog
-            found[mib] = self.checkpoint_seconds + max(
-                _over(mib, self.checkpoint_mib_per_second), shared
-            )
+            together = backlog + _over(moved + mib * left, shared)
+            found[mib] = self.checkpoint_seconds + max(_over(mib, alone), together)
             moved += mib
             left -= 1
         return [found[mib] for mib in mibs]

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from adapters.mock_slurm.model import Model
 from adapters.mock_slurm.nouns import Discipline, Machine, PriorityJob
@@ -23,8 +23,7 @@ class Turn:
     taken: list[Taken] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """A priority job that ran."""
 
     id: str

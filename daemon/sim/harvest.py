@@ -38,7 +38,7 @@ class Site:
     #: Seconds between two questions to the batch system, and how often in a row it must call
     #: a node idle.
     poll_seconds: float = 15.0
-    idle_looks: int = 2
+    idle_looks: int = 1
 
 
 class Harvester:
@@ -180,10 +180,9 @@ class Harvester:
                 self._vacant.append((node, job, over))
                 continue
             slot.wanted.append(job)
-            ready = max(work.ready for work in slot.works)
-            if ready > now:
+            if slot.ready > now:
                 # An order that is under way is waited for.
-                self._push(ready, [slot])
+                self._push(slot.ready, [slot])
             else:
                 self._news.claimed.append(slot)
 
@@ -355,6 +354,8 @@ class Harvester:
             work.ready = ready = now + lasts
             work.finish = ready + kind.wall(work.left, first=not work.generation)
             slot.works.append(work)
+            slot.ready = max(slot.ready, ready)
+            slot.written_mib += kind.size.memory_mib
             held[name] = slot
             self._push_end(work)
             if name in rooms and (self._memory is not None or not slot.room(self._least)):
@@ -368,6 +369,7 @@ class Harvester:
         self._count(work, work.finish)
         self.tally.completed += 1
         slot.works.remove(work)
+        slot.written_mib -= work.kind.size.memory_mib
         work.slot = None
         del self._works[work.number]
         if not slot.works:
@@ -377,7 +379,7 @@ class Harvester:
     def _evict(self, evicted: list[tuple[Slot, float]]) -> None:
         """Begin all evictions of one tick: they share the file system."""
         costs, now = self._site.costs, self._now
-        mibs = [sum(work.kind.size.memory_mib for work in slot.works) for slot, _ in evicted]
+        mibs = [slot.written_mib for slot, _ in evicted]
         backlog = max(0.0, self._file_system_free - now)
         lasts = costs.evictions(mibs, backlog)
         self._file_system_free = now + backlog + costs.backlog(mibs)
@@ -430,6 +432,7 @@ class Harvester:
                     else:
                         self._queued.appendleft(work)
                 slot.works.clear()
+                slot.written_mib = 0
                 slot.vacating = False
                 del held[name]
                 if slot.idle:

@@ -40,7 +40,7 @@ class Request:
     #: A file, or ``zero``.
     costs: str = ""
     poll_seconds: float = 15.0
-    idle_looks: int = 2
+    idle_looks: int = 1
     pilot_seconds: float = 1800.0
     node_memory_mib: int = 65536
     seed: int = 1

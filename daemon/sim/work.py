@@ -154,6 +154,9 @@ class Slot:
     #: As many jobs as the policy allows at once.
     places: int
     works: list[Work] = field(default_factory=list)
+    #: When the last order to it is carried out, and what its jobs' checkpoints write.
+    ready: float = 0.0
+    written_mib: int = 0
     #: No priority job holds it, and since when that is so or not.
     idle: bool = False
     since: float = 0.0
