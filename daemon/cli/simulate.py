@@ -125,6 +125,9 @@ def simulate(
     except (TraceError, CostsError) as exc:
         output.complain(str(exc))
         raise typer.Exit(1) from exc
+    except OSError as exc:
+        output.complain(f"{exc.filename or 'the result'} cannot be written: {exc.strerror}")
+        raise typer.Exit(1) from exc
     if as_json:
         output.emit(found[0] if len(found) == 1 else {"trace": trace.name, "results": found})
         return

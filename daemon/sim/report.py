@@ -15,13 +15,13 @@ def figures(
     """
     Return all figures, by the names that ``--json`` has.
 
-    The unavoidable cost of a gap is one resume of the smallest job: whoever knew everything
-    beforehand would have to pay that much.
+    The unavoidable cost of a gap is a start, or a resume of the smallest job where that is less:
+    whoever knew everything beforehand would have to pay that much.
     """
     started, tally, gaps = outcome.started, outcome.tally, outcome.gaps
     waits = [job.first - job.submit for job in started]
     idle = sum(gaps)
-    unavoidable = costs.resume(smallest_mib)
+    unavoidable = min(costs.start_seconds, costs.resume(smallest_mib))
     achievable = sum(gap - unavoidable for gap in gaps if gap > unavoidable)
     processors = outcome.nodes * cores_per_node
     worked = sum(job.processors * (job.ended - job.first) for job in started)

@@ -14,7 +14,7 @@ from daemon.sim.report import figures
 from daemon.sim.rivals import Rival, Scheme
 from daemon.sim.run import Outcome, play
 from daemon.sim.supply import Mix, Supply
-from daemon.sim.workload import Samples, Trace, Workload
+from daemon.sim.workload import Samples, Trace, TraceError, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def simulate(
         progress: called now and then with the part of the trace that is done, 0 to 1.
 
     Raises:
-        TraceError: the file of low-priority jobs cannot be used.
+        TraceError: the low-priority jobs cannot be used.
     """
     began = time.process_time()
     cores = trace.cores_per_node
@@ -52,6 +52,7 @@ def simulate(
     held: dict[NodeName, Any] = {}
     ground = _ground(trace, plan, held)
     supply = _supply(plan, ground, cores)
+    _check(supply, site)
     filler: Harvester | Rival | None = None
     if plan.scheme is Scheme.STOPGAP:
         filler = Harvester(
@@ -98,6 +99,23 @@ def _supply(plan: Plan, ground: Ground, cores: int) -> Supply:
         return Supply.of_file(plan.jobs, begin=ground.begin)
     mix = replace(plan.mix, cpus=plan.mix.cpus or cores)
     return Supply.endless(mix, begin=ground.begin, nodes=len(ground.names), seed=plan.seed)
+
+
+def _check(supply: Supply, site: Site) -> None:
+    """
+    Refuse jobs that no node could ever take: they would wait for ever, and others behind them.
+
+    Raises:
+        TraceError: there is one.
+    """
+    cpus = site.cores_per_node - site.policy.reserve_cpus
+    memory = site.memory_mib - site.policy.reserve_memory_mib
+    for size in supply.sizes:
+        if size.cpus > cpus or size.memory_mib > memory:
+            raise TraceError(
+                f"a job of {size.cpus} cores and {size.memory_mib} MiB fits no node: jobs get "
+                f"{cpus} cores and {memory} MiB; say --node-memory, or other jobs"
+            )
 
 
 def _scaled(

@@ -18,6 +18,7 @@ from daemon.sim.rivals import Scheme
 from daemon.sim.run import Outcome
 from daemon.sim.simulate import Plan, simulate
 from daemon.sim.traces import load
+from daemon.sim.workload import Workload
 
 FOLDER = os.environ.get("STOPGAP_TRACES", "")
 KTH = "KTH-SP2-1996-2.1-cln.swf.gz"
@@ -56,6 +57,20 @@ def test_every_start_is_that_of_the_reference(
     assert mean_wait == pytest.approx(figures["mean_wait_seconds"], abs=5e-5)
     assert utilization == pytest.approx(figures["utilization"], abs=5e-7)
     assert {"mean": 0, "p99": 0, "max": 0} == figures["priority_delay_seconds"]
+
+
+def test_what_is_remembered_is_what_would_be_decided() -> None:
+    """
+    The begin of a real workload, with and without memory, comes to exactly the same.
+    """
+    trace = load(Path(FOLDER) / KTH)
+    assert isinstance(trace, Workload)
+    begin = replace(trace, jobs=trace.jobs[:3000])
+    outcome, figures = simulate(begin, Plan())
+    whole, expected = simulate(begin, Plan(whole=True))
+
+    assert whole.started == outcome.started
+    assert expected | {"cpu_seconds": 0} == figures | {"cpu_seconds": 0}
 
 
 def test_one_pass_for_a_batch_of_events_is_another_schedule() -> None:
