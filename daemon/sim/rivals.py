@@ -78,6 +78,7 @@ class Rival:
         self._last_number = 0
         self._events: list[tuple[float, int, _Task]] = []
         self._serial = 0
+        self._file_system_free = begin
         self._vacant: list[Vacant] = []
 
     def open(self) -> None:
@@ -96,8 +97,9 @@ class Rival:
         self._now, self._vacant = now, []
         if turn.freed:
             self._free(tuple(turn.freed))
-        for node, job in turn.taken:
-            self._take(node, job)
+        wanted = [task for node, job in turn.taken if (task := self._take(node, job)) is not None]
+        if wanted:
+            self._evict(wanted)
         while self._settling and self._settling[0][0] <= now:
             _, since, nodes = self._settling.popleft()
             fresh = (n for n in nodes if self._idle.get(n) == since and n not in self._here)
@@ -121,32 +123,40 @@ class Rival:
             settled = self._begin + polls * poll
         self._settling.append((settled, self._now, nodes))
 
-    def _take(self, node: NodeName, job: int) -> None:
+    def _take(self, node: NodeName, job: int) -> _Task | None:
+        """Give up an idle node, and return what must leave it first."""
         self._idle.pop(node, None)
         self._rooms.pop(node, None)
         task = self._here.get(node)
         if task is None:
-            return
+            return None
         waits = self._wanted.setdefault(node, [])
         waits.append(job)
-        if len(waits) > 1:
-            return
-        done = max(0.0, min(self._now, task.finish) - task.ready)
-        lasts = 0.0
+        return task if len(waits) == 1 else None
+
+    def _evict(self, tasks: list[_Task]) -> None:
+        """Save or kill what runs on wanted nodes."""
+        lasts = [0.0] * len(tasks)
         if self._scheme is Scheme.PAPER:
-            lasts = self._site.costs.checkpoint(task.order.size.memory_mib)
-            task.left -= done
-            task.saved = True
-            self.tally.harvested += done
-            self.tally.overhead += lasts
-            self.tally.evictions += 1
-        else:
-            task.left = task.order.seconds
-            self.tally.lost += done
-            self.tally.kills += 1
-        # A negative time to go marks the end of an eviction.
-        task.finish = -1.0
-        self._push(self._now + lasts, task)
+            costs, mibs = self._site.costs, [task.order.size.memory_mib for task in tasks]
+            backlog = max(0.0, self._file_system_free - self._now)
+            lasts = costs.evictions(mibs, backlog)
+            self._file_system_free = self._now + backlog + costs.backlog(mibs)
+        for task, seconds in zip(tasks, lasts, strict=True):
+            done = max(0.0, min(self._now, task.finish) - task.ready)
+            if self._scheme is Scheme.PAPER:
+                task.left -= done
+                task.saved = True
+                self.tally.harvested += done
+                self.tally.overhead += seconds
+                self.tally.evictions += 1
+            else:
+                task.left = task.order.seconds
+                self.tally.lost += done
+                self.tally.kills += 1
+            # It ends no more; this marks its eviction.
+            task.finish = -1.0
+            self._push(self._now + seconds, task)
 
     def _push(self, at: float, task: _Task) -> None:
         self._serial += 1

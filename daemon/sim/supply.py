@@ -102,8 +102,8 @@ class Supply:
         for _ in range(most):
             if self._next is None or self._next.submit > now:
                 return
-            yield self._next
-            self._next = next(self._orders, None)
+            order, self._next = self._next, next(self._orders, None)
+            yield order
 
 
 def _order(row: dict[str, str], begin: float) -> Order:

@@ -99,16 +99,16 @@ def test_nearly_all_that_is_achievable_is_harvested(
     assert figures["priority_delay_seconds"]["mean"] < 1.0
 
 
-def test_nobody_harvests_more_without_delaying_priority_jobs_more() -> None:
+def test_the_simpler_schemes_lose_work_or_delay_more() -> None:
     """
-    The simpler schemes lose work or win less on the same gaps.
+    Kill and requeue, and pilots, win less; the paper's scheme delays priority jobs more.
     """
-    plan = Plan()
-    found = {scheme: run(MARCH, replace(plan, scheme=scheme))[1] for scheme in Scheme}
-    ours = found[Scheme.STOPGAP]
+    found = {scheme: run(KTH, Plan(scheme=scheme))[1] for scheme in Scheme}
+    ours, paper = found[Scheme.STOPGAP], found[Scheme.PAPER]
 
-    assert all(
-        other["harvested_node_seconds"] <= ours["harvested_node_seconds"]
-        or other["lost_node_seconds"] > 0
-        for other in found.values()
-    )
+    for scheme in (Scheme.REQUEUE, Scheme.PILOTS):
+        assert found[scheme]["harvested_node_seconds"] < 0.95 * ours["harvested_node_seconds"]
+        assert found[scheme]["lost_node_seconds"] > 0
+    assert ours["priority_delay_seconds"]["mean"] < 0.9 * paper["priority_delay_seconds"]["mean"]
+    # What periodic checkpoints cost, which the paper's scheme does not make.
+    assert ours["harvested_node_seconds"] > 0.999 * paper["harvested_node_seconds"]
