@@ -72,6 +72,10 @@ class Model:
         #: When the limits of the running jobs end them, and their ids; in order.
         self._limits: list[tuple[float, int]] = []
         self._events: list[_Event] = []
+        #: A job that was submitted, where nothing else has changed since the last pass.
+        self._newcomer: Run | None = None
+        #: The limit of a running job is another since the last pass.
+        self._moved = False
         self._serial = count()
         #: How many have not ended.
         self._reservations = 0
@@ -247,7 +251,11 @@ class Model:
                 known[:] = [each for each in known if each.end > self._now]
             self._recount(what.nodes, schedule=False)
         elif kind == self._submit_rank:
+            waited = bool(self._queue)
             self._enqueue(what)
+            # Whoever waits already was refused at the last pass, and nothing has changed.
+            if waited and self._pass_per_event and not self._moved and self._queue[-1] is what:
+                self._newcomer = what
         elif what.phase is JobPhase.PROLOG:
             self._end_prologs(what, set(what.timed))
             return False
@@ -301,7 +309,9 @@ class Model:
     def _go_on(self, run: Run, seconds: float) -> None:
         ran = min(run.job.runtime, run.job.limit) - seconds
         run.phase, run.due = JobPhase.RUNNING, self._now + seconds
-        self._set_limit(run, self._now + run.job.limit - ran)
+        limit = self._now + run.job.limit - ran
+        self._moved = self._moved or limit != run.limit
+        self._set_limit(run, limit)
         self._push(run.due, _RUN, run)
 
     def _finish(self, run: Run) -> None:
@@ -343,11 +353,13 @@ class Model:
             self._schedule()
 
     def _schedule(self) -> None:
+        newcomer, self._newcomer = self._newcomer, None
         if not self._queue:
             return
         if self._discipline is Discipline.CONSERVATIVE:
             self._keep_promises()
-        elif self._free:
+        elif self._free and (newcomer is None or newcomer.want.nodes <= len(self._free)):
+            self._moved = False
             self._serve()
 
     def _serve(self) -> None:

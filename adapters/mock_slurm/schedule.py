@@ -24,7 +24,13 @@ class Shadow:
     """The reservation of the first job that cannot start: EASY gives it to no other."""
 
     at: float
-    nodes: frozenset[int]
+    #: Free nodes that are kept for it, in rising order, and those that become free.
+    kept: tuple[int, ...]
+    freed: tuple[int, ...]
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        return frozenset(self.kept + self.freed)
 
 
 def choose(want: Want, free: Sequence[int]) -> tuple[int, ...] | None:
@@ -61,9 +67,10 @@ def shadow(
     if found is None:
         return None
     if named:
-        return Shadow(found, named)
-    first = sorted(freed)[: want.nodes]
-    return Shadow(found, frozenset(first).union(free[: want.nodes - len(first)]))
+        return Shadow(found, tuple(node for node in free if node in named), tuple(freed))
+    if len(freed) > want.nodes:
+        freed = sorted(freed)[: want.nodes]
+    return Shadow(found, tuple(free[: want.nodes - len(freed)]), tuple(freed))
 
 
 def backfill(
@@ -82,8 +89,15 @@ def backfill(
     chosen: dict[int, tuple[int, ...]] = {}
     # Nodes that are kept for the held job come first: whoever is gone in time takes
     # those, and leaves the others to jobs that are not.
-    kept = [] if held is None else [node for node in free if node in held.nodes]
-    spare = [node for node in free if held is None or node not in held.nodes]
+    kept = [] if held is None else list(held.kept)
+    left = len(free) - len(kept)
+    if held is not None and not any(
+        now + want.limit <= held.at or want.nodes <= left for want in waiting
+    ):
+        return chosen
+    # Nearly always those that are kept are the first.
+    first = list(free[: len(kept)]) == kept
+    spare = list(free[len(kept) :]) if first else [node for node in free if node not in kept]
     for position, want in enumerate(waiting):
         room = len(kept) + len(spare)
         if want.nodes > room:

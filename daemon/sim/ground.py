@@ -123,11 +123,17 @@ class ModelGround:
     def vacated(self, now: float, vacant: Sequence[Vacant]) -> None:
         self.waiting -= len(vacant)
         self._model.advance_to(now)
-        of_job: dict[tuple[int, float], list[NodeName]] = {}
+        of_job: dict[int, list[NodeName]] = {}
+        over: dict[int, float] = {}
         for node, job, at in vacant:
-            of_job.setdefault((job, at), []).append(node)
-        for (job, at), nodes in of_job.items():
-            self._model.finish_prolog(job, *nodes, at=at)
+            if job in over:
+                of_job[job].append(node)
+                over[job] = max(at, over[job])
+            else:
+                of_job[job], over[job] = [node], at
+        # A job begins when the last of its nodes is vacant: the others do not matter.
+        for job, nodes in of_job.items():
+            self._model.finish_prolog(job, *nodes, at=over[job])
 
     def started(self) -> Iterator[Started]:
         for job, (priority, began, first, ended) in zip(

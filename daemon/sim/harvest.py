@@ -232,7 +232,16 @@ class Harvester:
                 if what.slot is not None and what.finish == at and not what.slot.vacating:
                     self._news.ended.append(what)
             else:
-                self._news.claimed += [slot for slot in what if slot.works]
+                self._claim_late(what)
+
+    def _claim_late(self, slots: list[Slot]) -> None:
+        """Have nodes vacated that were claimed while an order to them was under way."""
+        for slot in slots:
+            if slot.idle:
+                # In a record nobody waits: the claim is over.
+                self._give_back(slot, held=bool(slot.works))
+            elif slot.works and slot not in self._news.claimed:
+                self._news.claimed.append(slot)
 
     def _fetch(self) -> None:
         most = self._supply.backlog - len(self._queued)
@@ -256,7 +265,7 @@ class Harvester:
             self._controller.tick()
             if memory is not None:
                 memory.check(news, empty, list(islice(self._line(), len(empty))), orders)
-        self._news = News()
+        news.claimed, news.ended, news.room = [], [], False
         for work in orders.end:
             self._end(work)
         if orders.evict:
@@ -279,7 +288,9 @@ class Harvester:
         here = [work for slot in slots.values() for work in slot.works]
         poll = self._site.poll_seconds
         asked = self._begin + (self._now - self._begin) // poll * poll
-        claimed = [s for s in slots.values() if not s.idle] if self._whole else news.claimed
+        claimed = news.claimed
+        if self._whole:
+            claimed = [s for s in slots.values() if not s.idle and s.ready <= self._now]
         return Snapshot(
             now=moment(self._now),
             cluster=Cluster(nodes={n: s.node for n, s in slots.items()}, taken=moment(asked)),
@@ -441,9 +452,10 @@ class Harvester:
         if self._rooms:
             self._news.room = True
 
-    def _give_back(self, slot: Slot) -> None:
-        """Let priority jobs have a node without jobs."""
-        self._held.pop(slot.name, None)
+    def _give_back(self, slot: Slot, *, held: bool = False) -> None:
+        """Let priority jobs have a node, which has no jobs, or of which nobody knows better."""
+        if not held:
+            self._held.pop(slot.name, None)
         self._vacant += [(slot.name, job, self._now) for job in slot.wanted]
         slot.wanted.clear()
 
