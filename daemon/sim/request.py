@@ -10,10 +10,10 @@ from typing import Any
 from adapters.mock_slurm.nouns import Discipline
 from daemon.sim import costs as prices
 from daemon.sim.costs import Costs
-from daemon.sim.harvest import Site
 from daemon.sim.report import write_starts
 from daemon.sim.rivals import Scheme
 from daemon.sim.simulate import Plan, simulate
+from daemon.sim.site import Site
 from daemon.sim.supply import MIXED_MIB, Mix
 from daemon.sim.traces import Format, load
 from daemon.sim.workload import Shape, Trace

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from daemon.core.types import NodeName
 from daemon.sim.ground import Turn, Vacant
-from daemon.sim.harvest import Site
+from daemon.sim.site import Site
 from daemon.sim.supply import Order, Supply
 from daemon.sim.tally import Tally
 

@@ -9,10 +9,11 @@ from typing import Any
 from adapters.mock_slurm.nouns import Discipline
 from daemon.core.types import NodeName
 from daemon.sim.ground import GapGround, Ground, ModelGround
-from daemon.sim.harvest import Harvester, Site
+from daemon.sim.harvest import Harvester
 from daemon.sim.report import figures
 from daemon.sim.rivals import Rival, Scheme
 from daemon.sim.run import Outcome, play
+from daemon.sim.site import Site
 from daemon.sim.supply import Mix, Supply
 from daemon.sim.workload import Samples, Trace, TraceError, Workload
 

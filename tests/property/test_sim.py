@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from adapters.mock_slurm.nouns import Discipline
 from daemon.sim.costs import Costs
-from daemon.sim.harvest import Site
 from daemon.sim.rivals import Scheme
 from daemon.sim.simulate import Plan, simulate
+from daemon.sim.site import Site
 from daemon.sim.supply import Mix
 from daemon.sim.workload import Gap, Samples, Shape, TraceJob, Workload, assemble
 from daemon.sim.workload import Rows as TraceRows

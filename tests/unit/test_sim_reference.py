@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from daemon.sim.costs import Costs
-from daemon.sim.harvest import Site
 from daemon.sim.rivals import Scheme
 from daemon.sim.run import Outcome
 from daemon.sim.simulate import Plan, simulate
+from daemon.sim.site import Site
 from daemon.sim.traces import load
 from daemon.sim.workload import Workload
 
