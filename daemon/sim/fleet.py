@@ -40,6 +40,7 @@ class Fleet:
         cores, policy = site.cores_per_node, site.policy
         self._kinds = {size: Kind(size, site.costs, policy, cores) for size in supply.sizes}
         self._least = _least(supply.sizes)
+        self._many_users = len({size.uid for size in supply.sizes}) > 1
         self._slots = {n: Slot.make(n, cores, site.memory_mib, policy) for n in names}
         #: Every node takes one job, and any.
         self._uniform = self._is_uniform()
@@ -181,6 +182,7 @@ class Fleet:
         self.tally.kills += 1
         self.tally.harvested -= share * lost
         self.tally.lost += share * lost
+        self.tally.by_user[work.kind.size.uid] -= share * lost * self._many_users
         work.left += lost
 
     def _vacate(self) -> None:
@@ -221,6 +223,8 @@ class Fleet:
             return 0.0
         done = min(kind.work(wall, first=not work.generation), work.left)
         self.tally.harvested += kind.share * done
+        if self._many_users:
+            self.tally.by_user[kind.size.uid] += kind.share * done
         self.tally.overhead += kind.share * (wall - done)
         return done
 

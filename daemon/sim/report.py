@@ -45,6 +45,8 @@ def figures(
         "placements": tally.placements,
         "completed": tally.completed,
         "priority_delay_seconds": spread([job.first - job.began for job in started]),
+        "harvested_by_user": {str(uid): tally.by_user[uid] for uid in sorted(tally.by_user)},
+        "fairness": fairness(list(tally.by_user.values())),
         "nodes": outcome.nodes,
         "span_seconds": span,
     }
@@ -57,6 +59,12 @@ def spread(values: Iterable[float]) -> dict[str, float]:
         return {"mean": 0.0, "p99": 0.0, "max": 0.0}
     rank = max(0, -(-len(found) * 99 // 100) - 1)
     return {"mean": _mean(found), "p99": found[rank], "max": found[-1]}
+
+
+def fairness(shares: Sequence[float]) -> float:
+    """Return Jain's index: 1 when all have the same, 1/n when one of n has everything."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,5 +1,6 @@
 """What the filler did, counted in node-seconds."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,7 +21,8 @@ class Tally:
     kills: int = 0
     completed: int = 0
     placements: int = 0
-    by_user: dict[int, float] = field(default_factory=dict)
+    #: What was harvested for each, where there are several.
+    by_user: dict[int, float] = field(default_factory=lambda: defaultdict(float))
 
 
 class Filler(Protocol):

@@ -174,6 +174,24 @@ def test_the_file_system_gives_no_more_than_it_has(mibs: list[int], backlog: flo
     assert max(lasts) <= costs.checkpoint(max(mibs)) + sum(mibs) / 1000.0 + backlog
 
 
+def test_what_each_user_got_is_told(tmp_path: Path) -> None:
+    """
+    Two users with the same work, side by side on one node, come out equal.
+    """
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("seconds,cpus,uid\n500,2,1\n500,2,2\n")
+    trace = Workload(
+        name="w",
+        jobs=(TraceJob("1", 0, 4, 10, 10), TraceJob("2", 2000, 4, 10, 10)),
+        nodes=1,
+        cores_per_node=4,
+    )
+    _, found = simulate(trace, Plan(jobs=jobs))
+
+    assert {"1": 250, "2": 250} == found["harvested_by_user"]
+    assert 1 == found["fairness"]
+
+
 def test_jobs_of_a_file_are_run(tmp_path: Path) -> None:
     """
     Two jobs of half a node's cores share it, from their submission on.
