@@ -10,6 +10,7 @@ from typing import Any
 from adapters.mock_slurm.nouns import Discipline
 from daemon.sim import costs as prices
 from daemon.sim.costs import Costs
+from daemon.sim.page import charts, page
 from daemon.sim.report import write_starts
 from daemon.sim.rivals import Scheme
 from daemon.sim.simulate import Plan, simulate
@@ -108,7 +109,10 @@ def run(
         wanted = starts if scheme is schemes[-1] else None
         known = kept.read() if wanted is None else None
         found.append(known or _simulate(trace, request.plan(scheme), kept, wanted, watch))
-    return found
+    if out is not None:
+        drawn = found[0]["charts"]
+        put(out / f"{path.name}.html", page([each["figures"] for each in found], drawn))
+    return [each["figures"] for each in found]
 
 
 def _shape(request: Request) -> Shape:
@@ -127,8 +131,17 @@ def _simulate(
     figures["guesses"] = list(getattr(trace, "guesses", ()))
     if starts is not None:
         write_starts(starts, outcome)
-    kept.write(figures)
-    return figures
+    document = {"figures": figures, "charts": charts(outcome)}
+    kept.write(document)
+    return document
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 class _Kept:
@@ -147,20 +160,14 @@ class _Kept:
             document = json.loads(self._path.read_text(encoding="utf-8"))
         except ValueError:
             return None
-        if document.get("asked") != self._asked():
-            return None
-        figures: dict[str, Any] = document["figures"]
-        return figures
+        known: dict[str, Any] = document
+        return known if known.get("asked") == self._asked() else None
 
-    def write(self, figures: dict[str, Any]) -> None:
-        """Keep a result; it appears whole or not at all."""
-        if self._path is None:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        part = self._path.with_suffix(".part")
-        document = {"asked": self._asked(), "figures": figures}
-        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        part.replace(self._path)
+    def write(self, document: dict[str, Any]) -> None:
+        """Keep a result."""
+        if self._path is not None:
+            text = json.dumps({"asked": self._asked(), **document}, indent=1)
+            put(self._path, text + "\n")
 
     def _asked(self) -> str:
         """Return a digest of everything that a result hangs on."""

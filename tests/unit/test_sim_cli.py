@@ -94,6 +94,9 @@ def test_results_are_kept_and_used_again(trace: Path, tmp_path: Path) -> None:
     other = json.loads(invoke(trace, "--json", "--out", kept, "--poll", "60")[1])
 
     assert first == again
+    page = (kept / "small.swf.html").read_text()
+    assert "stopgap" in page
+    assert "http" not in page
     assert other["harvested_node_seconds"] < first["harvested_node_seconds"]
 
 
