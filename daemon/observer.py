@@ -26,6 +26,7 @@ from daemon.core.types import (
 from daemon.looks.batch import BatchLooks, Selection
 from daemon.looks.engines import EngineLooks
 from daemon.looks.notices import Notices
+from daemon.looks.remembered import Remembered
 from daemon.looks.work import Work
 from daemon.store import NodeRecord, Store
 from migration.base import Engine
@@ -65,7 +66,7 @@ class Observer:
         self._clock = clock
         self._wake = wake
         self._lock = threading.RLock()
-        self._records: dict[NodeName, NodeRecord] = {}
+        self._nodes = Remembered(store, self._lock)
         self._machines: dict[Machine, Machine] = {}
         self._idle_every = watch.idle_every
         self._surveys = 0
@@ -96,7 +97,7 @@ class Observer:
 
     def open(self) -> None:
         """Start looking."""
-        self._records = self._store.nodes()
+        self._nodes.open()
         self._batch.open()
         self._engines.open()
 
@@ -144,27 +145,44 @@ class Observer:
 
     def record_of(self, node: NodeName) -> NodeRecord:
         """Return what is remembered of the node."""
-        with self._lock:
-            return self._records.get(node) or NodeRecord(name=node)
-
-    def _keep(self, record: NodeRecord) -> None:
-        self._store.save_node(record)
-        with self._lock:
-            self._records[record.name] = record
+        return self._nodes.of(node)
 
     def set_gone(self, node: NodeName, *, gone: bool) -> None:
         """Take an administrator's word that the node is dead, or its own that it is not."""
         now = self._clock.now()
         with self._lock:
-            self._keep(replace(self.record_of(node), gone=now if gone else None))
+            self._nodes.keep(replace(self.record_of(node), gone=now if gone else None))
         self._wake()
 
     def set_drained(self, node: NodeName, *, drained: bool) -> None:
         """Close the node to jobs, or open it again."""
         now = self._clock.now()
         with self._lock:
-            self._keep(replace(self.record_of(node), drained=now if drained else None))
+            self._nodes.keep(replace(self.record_of(node), drained=now if drained else None))
         self._wake()
+
+    def set_panicked(
+        self, nodes: Iterable[NodeName], *, panicked: bool, every: bool = False
+    ) -> None:
+        """Take nodes from us at once, with ``every`` those not known yet too, or give them back."""
+        if panicked:
+            self._nodes.panic(nodes, every=every, now=self._clock.now())
+        else:
+            self._nodes.calm(frozenset(nodes), known=self.known_nodes())
+        self._wake()
+
+    def panicked(self, node: NodeName) -> bool:
+        """Tell whether panic was called on the node and is not over."""
+        return self._nodes.panicked(node) is not None
+
+    def known_nodes(self) -> frozenset[NodeName]:
+        """Return the nodes of the batch system, those with jobs, and those with a panic."""
+        found = self._listed() | {segment.node for segment in self._placed()}
+        return found | self._nodes.panics(()).keys()
+
+    def _listed(self) -> frozenset[NodeName]:
+        cluster = self._batch.cluster
+        return frozenset(cluster.nodes) if cluster is not None else frozenset()
 
     def probed(self, record: NodeRecord, *, retry_at: datetime | None) -> None:
         """Take the canary's word about a node; meanwhile an administrator may have spoken too."""
@@ -174,7 +192,9 @@ class Observer:
                 # Thousands of nodes are alike: one value for all of them is quick to compare.
                 one = self._machines.setdefault(record.machine, record.machine)
                 record = replace(record, machine=one)
-            self._keep(replace(record, drained=known.drained, gone=known.gone))
+            self._nodes.keep(
+                replace(record, drained=known.drained, gone=known.gone, panicked=known.panicked)
+            )
         self._engines.probed(record, retry_at=retry_at)
         self._wake()
 
@@ -220,7 +240,7 @@ class Observer:
             if not known.probe_ok:
                 return False
             strikes = self._strikes[node] = self._strikes.get(node, 0) + 1
-            self._keep(replace(known, probe_ok=False, probe_digest="", probe_why=why))
+            self._nodes.keep(replace(known, probe_ok=False, probe_digest="", probe_why=why))
         self._engines.distrust(node, why, until=self._clock.now() + pause(strikes))
         return True
 
@@ -239,6 +259,7 @@ class Observer:
                 and not self._notices.claims(node)
                 and self.record_of(node).drained is None
                 and self.record_of(node).gone is None
+                and not self.panicked(node)
             )
 
     # -- who is at work -----------------------------------------------------
@@ -283,7 +304,7 @@ class Observer:
             claims = self._notices.standing(
                 held={segment.node for segment in placed}, cluster=self._batch.cluster, now=now
             )
-            drained = {r.name: r.drained for r in self._records.values() if r.drained is not None}
+            drained = self._nodes.drained()
             since = self._batch.since()
             for node, moment in [*((c.node, c.at) for c in claims), *drained.items()]:
                 since[node] = min(moment, since.get(node, moment))
@@ -297,7 +318,8 @@ class Observer:
                 jobs=jobs,
                 claims=claims,
                 drained=frozenset(drained),
-                gone=frozenset(r.name for r in self._records.values() if r.gone is not None),
+                gone=self._nodes.gone(),
+                panicked=self._nodes.panics(self._listed() | {s.node for s in placed}),
                 busy_jobs=self._work.jobs(segment.ref for segment in placed),
                 busy_nodes=self._work.nodes(),
                 leaving=self._work.leaving(),
@@ -306,6 +328,10 @@ class Observer:
                 losses=self._store.losses(),
                 gaps=self._batch.gaps(),
             )
+
+    def refs(self) -> tuple[SegmentRef, ...]:
+        """Return the segments that may live anywhere."""
+        return tuple(segment.ref for segment in self._placed())
 
     def refs_on(self, node: NodeName) -> tuple[SegmentRef, ...]:
         """Return the segments that may live on the node."""

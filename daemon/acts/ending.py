@@ -58,6 +58,8 @@ def settle(tools: Tools, action: Settle) -> None:
         kept = () if until is None else tools.spool.log(job.id, ref.epoch, until=until)
         tools.spool.put_log(job.id, ref.epoch, kept)
     struck = verdict.fault and not action.gone and job.state in _NOT_YET_RUNNING
+    # Nor is it the node's when panic killed what was there.
+    at_fault = verdict.fault and not action.gone and not tools.observer.panicked(ref.node)
     change = Change(
         job=ref.job,
         event=verdict.event,
@@ -66,7 +68,7 @@ def settle(tools: Tools, action: Settle) -> None:
         checkpoint=saved,
         exit_code=verdict.exit_code,
         reason=verdict.reason,
-        fault=True if verdict.fault and not action.gone else None,
+        fault=True if at_fault else None,
         avoid=_kind_of(tools, ref) if verdict.astray else "",
     )
     if verdict.outcome is Outcome.CRASHED:

@@ -9,7 +9,13 @@ from daemon.core.history import Change
 from daemon.core.lifecycle import Event
 from daemon.core.types import Job, Segment, SegmentRef
 from daemon.store import IntentId
-from migration.base import EngineError, EngineUnreachableError, Placed, StartOrder
+from migration.base import (
+    EngineError,
+    EngineUnreachableError,
+    NodeUnfitError,
+    Placed,
+    StartOrder,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -56,6 +62,9 @@ def place(tools: Tools, action: Place) -> None:
         ignored=_logs_since(tools, job),
     )
     try:
+        if tools.observer.panicked(action.node):
+            # Whoever calls it looks for segments afterwards: one of the two sees the other.
+            raise NodeUnfitError("an administrator called panic")
         placed = tools.engine.place(order)
     except EngineUnreachableError as exc:
         # It may or may not have begun: its node will tell, until then the state stays.

@@ -38,6 +38,10 @@ def refused(tools: Tools, job: Job, intent: IntentId | None, exc: EngineError) -
         EngineError: it is not known what became of the order.
     """
     why = str(exc)
+    if job.segment is not None and tools.observer.panicked(job.segment.node):
+        # What came of the order was killed, and nobody is at fault.
+        _not_placed(tools, job, intent, why, fault=False)
+        return
     match exc:
         case OrderRefusedError() if job.started is None:
             # No node could do it, and nothing has been done yet.

@@ -13,7 +13,15 @@ from fastapi.responses import StreamingResponse
 from daemon.api import answers, syntax
 from daemon.api.identity import Peer, caller_of
 from daemon.api.ports import Caller, Desk, Refused
-from daemon.api.schemas import JobRequest, JobView, NodeView, SetupRequest, VacateRequest
+from daemon.api.schemas import (
+    JobRequest,
+    JobView,
+    NodeView,
+    PanicRequest,
+    PanicView,
+    SetupRequest,
+    VacateRequest,
+)
 
 T = TypeVar("T")
 
@@ -50,6 +58,10 @@ async def _vacate_request(request: Request) -> VacateRequest:
     return await answers.read(request, VacateRequest, 1024)
 
 
+async def _panic_request(request: Request) -> PanicRequest:
+    return await answers.read(request, PanicRequest, _BODY_BYTES)
+
+
 async def _setup_request(request: Request) -> SetupRequest:
     return await answers.read(request, SetupRequest, 1024)
 
@@ -61,6 +73,7 @@ _Node = Annotated[str, Depends(_node)]
 jobs = APIRouter(prefix="/v1/jobs")
 nodes = APIRouter(prefix="/v1/nodes")
 status = APIRouter(prefix="/v1/status")
+panics = APIRouter(prefix="/v1/panic")
 
 
 def create(desk: Desk, admin_group: str) -> FastAPI:
@@ -69,7 +82,7 @@ def create(desk: Desk, admin_group: str) -> FastAPI:
     app.state.desk = desk
     app.state.admin_group = admin_group
     app.state.slow = None
-    for router in (jobs, nodes, status):
+    for router in (jobs, nodes, status, panics):
         app.include_router(router)
     answers.tell_errors(app)
     return app
@@ -186,6 +199,17 @@ async def _vacate(
 ) -> Response:
     call = functools.partial(desk.vacate, who, node, wanted.seconds)
     return answers.one(await _slowly(request, call))
+
+
+@panics.post("")
+async def _panic(
+    desk: _DeskDep, who: _Who, wanted: Annotated[PanicRequest, Depends(_panic_request)]
+) -> Response:
+    names = [_node(name) for name in wanted.nodes]
+    call = functools.partial(desk.calm if wanted.over else desk.panic, who, names)
+    # A thread of its own: it never waits for those who follow logs.
+    found = await anyio.to_thread.run_sync(call, limiter=CapacityLimiter(1))
+    return answers.many(PanicView, found)
 
 
 @nodes.post("/{node}/setup")

@@ -8,7 +8,7 @@ started more often than anything else and a bigger library costs each start 0.2 
 import http.client
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -112,6 +112,12 @@ class Client:
         """Have a node emptied; returns when it is."""
         path = _node_path(node, "vacate")
         return self._one("POST", path, {"seconds": seconds}, seconds + _ANSWER_SECONDS)
+
+    def panic(self, nodes: Sequence[str] = (), *, over: bool = False) -> list[Any]:
+        """Take everything off these nodes, and off all for none; or say that it is over."""
+        body = {"nodes": list(nodes), "over": over}
+        found: list[Any] = self._ask("POST", "/v1/panic", body)
+        return found
 
     def setup(self, node: str, *, dry_run: bool = False) -> Document:
         """Place the shim on a node, or tell what would be done."""

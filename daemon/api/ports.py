@@ -1,6 +1,6 @@
 """What the API needs from the daemon: one protocol, its caller, its refusal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from daemon.api.schemas import (
     JobRequest,
     JobView,
     NodeView,
+    PanicView,
     ProbeView,
     SetupView,
     StatusView,
@@ -101,6 +102,17 @@ class Desk(Protocol):
 
     def vacate(self, caller: Caller, node: str, seconds: float) -> VacateView:
         """Have the node emptied, kill what is left after that time, return when it is empty."""
+
+    def panic(self, caller: Caller, nodes: Sequence[str]) -> list[PanicView]:
+        """
+        Take everything of ours off these nodes in seconds, and off all for none.
+
+        They get no job until the panic is over, whatever becomes of the daemon.  One that is
+        not proven empty is in the answer too.
+        """
+
+    def calm(self, caller: Caller, nodes: Sequence[str]) -> list[PanicView]:
+        """Say that the panic is over on these nodes, and on all for none."""
 
     def setup(self, caller: Caller, node: str, *, dry_run: bool) -> SetupView:
         """Place the shim on the node and register it, or tell what would be done."""

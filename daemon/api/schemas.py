@@ -77,6 +77,14 @@ class VacateRequest(_Request):
     seconds: Annotated[float, Field(gt=0, le=86400)]
 
 
+class PanicRequest(_Request):
+    """Which nodes; none is all of them."""
+
+    nodes: Annotated[tuple[str, ...], Field(max_length=100_000)] = ()
+    #: It is over: they may be used again.
+    over: bool = False
+
+
 class SetupRequest(_Request):
     """Whether to do it or only to tell."""
 
@@ -255,6 +263,8 @@ class NodeView(_View):
     fit: bool = False
     reachable: bool = False
     drained: bool = False
+    #: Panic was called on it and is not over.
+    panicked: bool = False
     #: Dead by an administrator's word.
     gone: bool = False
     #: Why no job is put there now; empty when one may be.
@@ -290,6 +300,22 @@ class VacateView(_View):
     evicted: int = 0
     #: Jobs that were not, and fall back to their last checkpoint.
     killed: int = 0
+    seconds: float = 0.0
+
+
+class PanicView(_View):
+    """A node after panic was called on it, or was said to be over."""
+
+    node: str
+    result: Literal["panic", "already_panic", "over", "already_over", "no_such_node"]
+    #: Proven by the node's cgroups; null when it was not asked.
+    empty: bool | None = None
+    #: Why it is not; empty when it is.
+    reason: str = ""
+    #: Jobs that were saved, and those that fall back to their last checkpoint.
+    evicted: int = 0
+    killed: int = 0
+    #: From the call to the proof.
     seconds: float = 0.0
 
 

@@ -78,6 +78,50 @@ def vacate(
         )
 
 
+@commands.command()
+def panic(
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NODE...]", help='Names or host lists such as "n[1-4]".'),
+    ] = None,
+    *,
+    over: Annotated[bool, typer.Option("--over", help="They may be used again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Jobs may lose work.")] = False,
+    socket: Socket = DEFAULT_SOCKET,
+    as_json: Json = False,
+) -> None:
+    """Take everything of ours off all nodes, or these, within seconds, and keep it off."""
+    names = expand(nodes or [])
+    if not (over or yes):
+        where = ", ".join(names) or "all nodes"
+        output.complain(
+            f"this takes every job off {where} within seconds: those that cannot be saved in two "
+            "go back to their last checkpoints, and lose what they did since. Nothing is placed "
+            "there until 'stopgap panic --over'",
+            "'stopgap node drain' gives the jobs time; if they have none, add --yes",
+        )
+        raise typer.Exit(2)
+    answers = client(socket).panic(names, over=over)
+    if as_json:
+        output.emit(answers)
+    for answer in () if as_json else answers:
+        output.say(_panicked(answer))
+    if any(answer["reason"] for answer in answers):
+        raise typer.Exit(1)
+
+
+def _panicked(answer: Document) -> str:
+    node, result = answer["node"], answer["result"].replace("_", " ")
+    if answer["empty"] is None:
+        return f"{node} {answer['reason'] or result}"
+    if not answer["empty"]:
+        return f"{node} is NOT proven empty after {answer['seconds']:.1f} s: {answer['reason']}"
+    return (
+        f"{node} is empty after {answer['seconds']:.1f} s: "
+        f"{answer['evicted']} evicted, {answer['killed']} killed"
+    )
+
+
 @node_commands.command()
 def drain(nodes: Nodes, *, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
     """Close nodes to jobs; what runs there is evicted."""

@@ -11,6 +11,9 @@ class Policy:
     #: A claim without a deadline of its own must be met in this time; the batch
     #: system's prolog time-out is the upper bound.
     vacate: timedelta = timedelta(seconds=60)
+    #: What panic leaves for checkpoints: the rest of its five seconds is for killing what was
+    #: not saved, and for the proof.
+    panic_save: timedelta = timedelta(seconds=2)
     #: A claim expected within this time keeps a node from being filled: a shorter
     #: segment would not be worth its start and its checkpoint.
     horizon: timedelta = timedelta(seconds=120)

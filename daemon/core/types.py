@@ -421,6 +421,8 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     #: Nodes that an administrator closed to us.
     drained: frozenset[NodeName] = frozenset()
+    #: When an administrator called panic, for the nodes where it is not over.
+    panicked: Mapping[NodeName, datetime] = field(default_factory=lambda: MappingProxyType({}))
     #: Nodes that are dead by an administrator's word.
     gone: frozenset[NodeName] = frozenset()
     #: Jobs and nodes with an action under way: nothing new is begun on them.

@@ -53,6 +53,7 @@ def _all(snapshot: Snapshot, policy: Policy) -> list[Want]:
         _want(node, ClaimSource.OPERATOR, snapshot, policy, "drained by an administrator")
         for node in snapshot.drained
     ]
+    found += [_panicked(node, moment, policy) for node, moment in snapshot.panicked.items()]
     held = _held_nodes(snapshot)
     nodes = snapshot.cluster.nodes if snapshot.cluster is not None else {}
     for node in nodes.values():
@@ -106,6 +107,19 @@ def _want(
         now=True,
         patient=source is ClaimSource.OPERATOR,
         reason=reason,
+    )
+
+
+def _panicked(node: NodeName, called: datetime, policy: Policy) -> Want:
+    """Vacated in seconds, whatever that costs the jobs."""
+    return Want(
+        node=node,
+        source=ClaimSource.OPERATOR,
+        since=called,
+        deadline=called + policy.panic_save,
+        now=True,
+        patient=False,
+        reason="an administrator called panic",
     )
 
 

@@ -54,6 +54,10 @@ class NodeDesk(Parts):
     def undrain(self, caller: Caller, node: str) -> DrainView:
         """Open the node again."""
         name = self._node(caller, node)
+        if self.tools.observer.panicked(name):
+            raise Refused(
+                f"panic was called on {node}, and is not over", f"stopgap panic --over {node}", 409
+            )
         drained = self.tools.observer.record_of(name).drained is not None
         if drained:
             self.tools.observer.set_drained(name, drained=False)

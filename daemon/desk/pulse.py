@@ -76,7 +76,7 @@ class Pulse:
             cpu_seconds=round(times.user + times.system, 2),
             jobs=dict(Counter(job.state for job in snapshot.jobs)),
             nodes=dict(Counter(node.state for node in nodes)),
-            problems=problems + _limits(snapshot) + _unmovable(snapshot),
+            problems=problems + _panics(snapshot) + _limits(snapshot) + _unmovable(snapshot),
             evictions=views.evictions_view(evictions),
         )
 
@@ -103,6 +103,13 @@ def _problems(snapshot: Snapshot, batch: str, trouble: str) -> list[str]:
 
 def _later(moment: datetime | None, now: datetime) -> bool:
     return moment is not None and moment > now
+
+
+def _panics(snapshot: Snapshot) -> list[str]:
+    if not snapshot.panicked:
+        return []
+    count = len(snapshot.panicked)
+    return [f"panic was called on {count} nodes: they get no job until 'stopgap panic --over'"]
 
 
 def _limits(snapshot: Snapshot) -> list[str]:

@@ -167,6 +167,7 @@ def _node_view(node: Node, snapshot: Snapshot, wanted: str) -> NodeView:
         fit=engine is not None and engine.reachable and engine.fit,
         reachable=engine is not None and engine.reachable,
         drained=node.name in snapshot.drained,
+        panicked=node.name in snapshot.panicked,
         gone=node.name in snapshot.gone,
         reason=_reason(node, snapshot, wanted),
         jobs=_jobs_on(node.name, snapshot),

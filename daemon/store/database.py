@@ -11,7 +11,7 @@ from sqlmodel import Session, SQLModel, create_engine
 
 from daemon.store.tables import MetaRow
 
-SCHEMA = "3"
+SCHEMA = "4"
 
 #: What makes the next schema of one, by the schema that it begins with.
 _UPGRADES = {
@@ -33,6 +33,7 @@ _UPGRADES = {
         "ALTER TABLE checkpoint ADD COLUMN shared_bytes INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE checkpoint ADD COLUMN saved_bytes INTEGER NOT NULL DEFAULT 0",
     ),
+    "3": ("ALTER TABLE node ADD COLUMN panicked FLOAT",),
 }
 
 

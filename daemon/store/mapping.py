@@ -295,6 +295,7 @@ def node_to_row(record: NodeRecord) -> NodeRow:
         other_users=record.other_users,
         machine=machine_to_text(record.machine),
         gone=maybe_stamp(record.gone),
+        panicked=maybe_stamp(record.panicked),
     )
 
 
@@ -309,4 +310,5 @@ def node_from_row(row: NodeRow) -> NodeRecord:
         other_users=row.other_users,
         machine=machine_from_text(row.machine),
         gone=maybe_moment(row.gone),
+        panicked=maybe_moment(row.panicked),
     )

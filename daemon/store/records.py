@@ -6,6 +6,9 @@ from typing import NewType
 
 from daemon.core.types import Epoch, JobId, Machine, NodeName, SegmentRef
 
+#: Stands for the nodes that nobody has heard of yet; no node of a batch system is called so.
+EVERY_NODE = NodeName("*")
+
 IntentId = NewType("IntentId", int)
 
 
@@ -55,5 +58,7 @@ class NodeRecord:
     probed: datetime | None = None
     other_users: bool = True
     machine: Machine | None = None
+    #: When an administrator called panic on it.
+    panicked: datetime | None = None
     #: When an administrator said that it is dead.
     gone: datetime | None = None

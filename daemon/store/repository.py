@@ -5,7 +5,7 @@ costs no query.  All methods may be called from any thread.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -270,10 +270,11 @@ class Store:
                 for row in session.exec(select(NodeRow))
             }
 
-    def save_node(self, record: NodeRecord) -> None:
-        """Replace what we remember of a node."""
+    def save_nodes(self, records: Iterable[NodeRecord]) -> None:
+        """Replace what we remember of nodes."""
         with self._session() as session:
-            session.merge(mapping.node_to_row(record))
+            for record in records:
+                session.merge(mapping.node_to_row(record))
 
     def evictions(self, *, limit: int = 1000) -> tuple[EvictionRecord, ...]:
         """Return the newest evictions, newest first."""

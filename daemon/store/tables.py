@@ -114,6 +114,8 @@ class NodeRow(SQLModel, table=True):
     machine: str = ""
     #: An administrator said then that it is dead.
     gone: float | None = None
+    #: An administrator called panic then.
+    panicked: float | None = None
 
 
 class MetaRow(SQLModel, table=True):

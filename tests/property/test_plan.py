@@ -137,6 +137,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         jobs=tuple(found),
         claims=tuple(draw(claims(name)) for name in NAMES if not draw(st.integers(0, 4))),
         drained=frozenset(name for name in NAMES if not draw(st.integers(0, 5))),
+        panicked={name: NOW for name in NAMES if not draw(st.integers(0, 5))},
         busy_jobs=frozenset(job.id for job in found if not draw(st.integers(0, 4))),
         busy_nodes=frozenset(name for name in NAMES if not draw(st.integers(0, 5))),
         gone=frozenset(name for name in NAMES if not draw(st.integers(0, 5))),
@@ -185,7 +186,9 @@ def test_only_surely_idle_nodes_are_filled_or_probed(snapshot: Snapshot) -> None
         assert snapshot.answered
         assert NOW - snapshot.cluster.taken <= POLICY.stale
         assert action.node in snapshot.settled
-        assert action.node not in snapshot.drained | snapshot.busy_nodes | claimed
+        assert action.node not in (
+            snapshot.drained | snapshot.panicked.keys() | snapshot.busy_nodes | claimed
+        )
         assert snapshot.engines[action.node].reachable
         if isinstance(action, Place):
             node = snapshot.cluster.nodes[action.node]
@@ -247,7 +250,9 @@ def test_only_undisturbed_jobs_are_saved(snapshot: Snapshot) -> None:
         assert job.segment is not None
         assert job.segment.ref == action.ref
         assert job.spec.checkpoint is CheckpointMode.CRIU
-        assert node not in snapshot.drained | snapshot.busy_nodes | claimed
+        assert node not in (
+            snapshot.drained | snapshot.panicked.keys() | snapshot.busy_nodes | claimed
+        )
         assert snapshot.engines[node].reachable
         assert not any(other.state is JobState.EVICTING for other in snapshot.jobs)
 

@@ -1,7 +1,7 @@
 """A desk in memory: the port's promises, kept in the smallest way."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from daemon.api.admission import admit
@@ -16,6 +16,7 @@ from daemon.api.schemas import (
     JobRequest,
     JobView,
     NodeView,
+    PanicView,
     ProbeView,
     SegmentView,
     SetupView,
@@ -180,6 +181,19 @@ class Counter:
     def vacate(self, caller: Caller, node: str, seconds: float) -> VacateView:
         self._admin(caller, node)
         return VacateView(node=node, processes=0, evicted=2, seconds=seconds)
+
+    def panic(self, caller: Caller, nodes: Sequence[str]) -> list[PanicView]:
+        for node in nodes:
+            self._admin(caller, node)
+        return [
+            PanicView(node="n1", result="panic", empty=True, evicted=2, killed=1, seconds=2.31),
+            PanicView(node="n2", result="panic", empty=False, reason="no answer", seconds=20.0),
+        ][: len(nodes) or 2]
+
+    def calm(self, caller: Caller, nodes: Sequence[str]) -> list[PanicView]:
+        for node in nodes:
+            self._admin(caller, node)
+        return [PanicView(node=node, result="over") for node in nodes]
 
     def setup(self, caller: Caller, node: str, *, dry_run: bool) -> SetupView:
         self._admin(caller, node)

@@ -133,6 +133,8 @@ def test_administrators_are_a_group() -> None:
         ("POST", "/v1/nodes/n1/vacate", b"{}", 400),
         ("POST", "/v1/nodes/n1/vacate", b'{"seconds": 0}', 400),
         ("POST", "/v1/nodes/n1/vacate", b'{"seconds": 1e99}', 400),
+        ("POST", "/v1/panic", b'{"nodes": "n1"}', 400),
+        ("POST", "/v1/panic", b'{"nodes": ["a b"]}', 404),
         ("POST", "/v1/nodes/n1/setup", b'{"dry_run": "yes"}', 400),
         ("GET", "/v2/jobs", None, 404),
         ("DELETE", "/v1/jobs/1", None, 405),

@@ -20,6 +20,7 @@ from daemon.api.schemas import (
     JobDetail,
     JobView,
     NodeView,
+    PanicView,
     ProbeView,
     SetupView,
     StatusView,
@@ -441,6 +442,43 @@ def test_a_node_is_vacated(run: Run) -> None:
     assert "n1 is empty after 2.5 s: 2 evicted, 0 killed\n" == found.text
 
 
+@pytest.mark.parametrize("words", [[], ["n[1-2]"]])
+def test_panic_is_called_only_by_who_knows_what_it_costs(
+    run: Run, desk: Counter, words: list[str]
+) -> None:
+    """Without --yes it is said and nothing is done."""
+    found = run("panic", *words)
+
+    assert (2, "") == (found.code, found.text)
+    assert ("n1, n2" if words else "all nodes") in found.err
+    assert "--yes" in found.err
+    assert [] == desk.callers
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--yes", "n1"], 0, "n1 is empty after 2.3 s: 2 evicted, 1 killed\n"),
+        (
+            ["--yes"],
+            1,
+            (
+                "n1 is empty after 2.3 s: 2 evicted, 1 killed\n"
+                "n2 is NOT proven empty after 20.0 s: no answer\n"
+            ),
+        ),
+        (["--over", "n[1-2]"], 0, "n1 over\nn2 over\n"),
+    ],
+)
+def test_panic_says_which_nodes_are_empty(
+    run: Run, *, words: list[str], code: int, told: str
+) -> None:
+    """A line for each; one that is not proven empty is a failure of the command."""
+    found = run("panic", *words)
+
+    assert (code, told) == (found.code, found.text)
+
+
 @pytest.mark.parametrize(
     ("words", "model"),
     [
@@ -455,6 +493,7 @@ def test_a_node_is_vacated(run: Run) -> None:
         (["node", "probe", "--json", "n1"], ProbeView),
         (["node", "gone", "--yes", "--json", "n1"], GoneView),
         (["vacate", "--json", "--node", "n1"], VacateView),
+        (["panic", "--yes", "--json", "n1"], PanicView),
     ],
 )
 def test_json_has_every_field_of_the_contract(run: Run, *, words: list[str], model: Any) -> None:

@@ -374,7 +374,7 @@ def test_nodes_are_remembered(store: Store) -> None:
     record = NodeRecord(
         name=N1, drained=NOW, probe_digest="d", probe_ok=True, probed=NOW, other_users=False
     )
-    store.save_node(record)
+    store.save_nodes([record])
 
     assert {N1: record} == store.nodes()
 
