@@ -247,6 +247,9 @@ class JobsSection(_Section):
 class PolicySection(_Section):
     """The knobs of the decisions."""
 
+    shadow: bool = False
+    """Whether to look and decide only: what would be started and evicted is logged and counted
+    (stopgap status), no container is started.  Jobs that run already are looked after."""
     vacate_seconds: PositiveFloat = 60.0
     """Seconds between a claim that names no deadline and the moment when what is left on
     the node is killed."""

@@ -8,6 +8,7 @@ import structlog
 from daemon.core.actions import Action, jobs_of
 from daemon.core.plan import plan
 from daemon.core.policy import Policy
+from daemon.core.shadow import Shadow, follow
 from daemon.core.types import Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -50,6 +51,8 @@ class Controller:
         self._tell = tell
         #: What the last tick saw.
         self.seen: Snapshot | None = None
+        #: What would have been done so far; None when it is.
+        self.shadow: Shadow | None = None
 
     def adopt(self, policy: Policy) -> None:
         """Decide by this policy from the next tick on."""
@@ -62,4 +65,17 @@ class Controller:
         for action in actions:
             self._tell(action)
             self._hands.perform(action)
+        self.shadow = self._imagine(snapshot) if self._policy.shadow else None
         return actions
+
+    def _imagine(self, snapshot: Snapshot) -> Shadow:
+        shadow = self.shadow or Shadow(since=snapshot.now)
+        shadow, actions = follow(shadow, snapshot, self._policy)
+        for action in actions:
+            _log.info(
+                f"shadow.{type(action).__name__.lower()}",
+                jobs=jobs_of(action),
+                node=action.node,
+                reason=action.reason,
+            )
+        return shadow

@@ -257,7 +257,8 @@ class Service:
         except Exception:  # noqa: BLE001  a loop that fails every time is ended by the watchdog
             _log.exception("tick.fault")
             return
-        self._pulse.ticked(self._clock.now(), self._clock.monotonic() - began)
+        seconds = self._clock.monotonic() - began
+        self._pulse.ticked(self._clock.now(), seconds, self._controller.shadow)
         systemd.notify("WATCHDOG=1", f"STATUS={self._pulse.sentence(self._controller.seen)}")
 
     def _prune(self) -> None:

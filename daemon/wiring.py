@@ -21,6 +21,7 @@ def policy_of(config: Config) -> Policy:
     """Return the knobs of the decisions."""
     knobs = config.policy
     return Policy(
+        shadow=knobs.shadow,
         vacate=timedelta(seconds=knobs.vacate_seconds),
         horizon=timedelta(seconds=knobs.claim_horizon_seconds),
         # Looks come a poll apart, so a claim must be met at least that much ahead.

@@ -210,6 +210,19 @@ class EvictionsView(_View):
     vacate_seconds: FigureView
 
 
+class ShadowView(_View):
+    """What would have been done, had it not been shadow mode."""
+
+    #: Since when this was counted: the start of the daemon, or of shadow mode.
+    since: datetime
+    #: Segments that would have been started or resumed.
+    starts: int = 0
+    #: Jobs that would be on nodes now.
+    running: int = 0
+    #: How many jobs would have been evicted, by node.
+    evictions: dict[str, int] = {}
+
+
 class StatusView(_View):
     """The daemon in one sentence and some numbers."""
 
@@ -238,6 +251,8 @@ class StatusView(_View):
     problems: list[str] = []
     #: Of the last thousand; null before the first.
     evictions: EvictionsView | None = None
+    #: Null when jobs are really started.
+    shadow: ShadowView | None = None
 
 
 class ClaimView(_View):

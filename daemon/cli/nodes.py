@@ -29,11 +29,23 @@ def status(*, socket: Socket = DEFAULT_SOCKET, as_json: Json = False) -> None:
             "answered": _answered(found),
             "nodes": nodes or "none",
             "jobs": jobs or "none",
+            "shadow": _shadow(found.get("shadow")),
             "stopgap": found["version"],
         }
     )
     for problem in found["problems"]:
         output.say(f"! {problem}")
+
+
+def _shadow(found: Document | None) -> str:
+    """Say what would have been done."""
+    if found is None:
+        return ""
+    by_node = ", ".join(f"{count} on {node}" for node, count in found["evictions"].items())
+    return (
+        f"since {found['since']} {found['starts']} starts, {found['running']} jobs on nodes now, "
+        f"evictions: {by_node or 'none'}"
+    )
 
 
 def _answered(found: Document) -> str:

@@ -49,6 +49,8 @@ class Waiting:
 
     def _cluster(self) -> str:
         cluster = self._snapshot.cluster
+        if self._policy.shadow:
+            return "shadow mode: nothing is started"
         if cluster is None:
             return "the batch system has not answered yet"
         if not may_start(self._snapshot, self._policy):

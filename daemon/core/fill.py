@@ -143,11 +143,11 @@ def eviction_cost(job: Job) -> float:
 
 def may_start(snapshot: Snapshot, policy: Policy) -> bool:
     """
-    Tell whether the batch system's word is good enough to start anything on.
+    Tell whether anything may be started, on the batch system's word.
 
     Nodes may be vacated on old news, but never filled on it.
     """
-    if snapshot.cluster is None or not snapshot.answered:
+    if policy.shadow or snapshot.cluster is None or not snapshot.answered:
         return False
     return snapshot.now - snapshot.cluster.taken <= policy.stale
 

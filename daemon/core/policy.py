@@ -8,6 +8,8 @@ from datetime import timedelta
 class Policy:
     """How stopgap decides.  The defaults suit a cluster with a 15 s poll."""
 
+    #: Look and decide, and start nothing.
+    shadow: bool = False
     #: A claim without a deadline of its own must be met in this time; the batch
     #: system's prolog time-out is the upper bound.
     vacate: timedelta = timedelta(seconds=60)

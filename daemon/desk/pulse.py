@@ -10,6 +10,7 @@ import psutil
 
 from adapters.base import BatchAdapter
 from daemon.api.schemas import StatusView
+from daemon.core.shadow import Shadow
 from daemon.core.types import Movable, Snapshot
 from daemon.desk import views
 from daemon.observer import Observer
@@ -26,6 +27,7 @@ class Pulse:
         self._awake = threading.Event()
         self._last_tick: datetime | None = None
         self._tick_seconds: float | None = None
+        self._shadow: Shadow | None = None
 
     def watch(self, observer: Observer) -> None:
         """Tell of what this observer sees."""
@@ -40,16 +42,18 @@ class Pulse:
         self._awake.wait(seconds)
         self._awake.clear()
 
-    def ticked(self, at: datetime, seconds: float) -> None:
-        """Note that a tick is over."""
+    def ticked(self, at: datetime, seconds: float, shadow: Shadow | None = None) -> None:
+        """Note that a tick is over, and what it imagined."""
         self._last_tick = at
+        self._shadow = shadow
         self._tick_seconds = round(seconds, 4)
 
     def sentence(self, snapshot: Snapshot | None) -> str:
         """Return what systemd and ``stopgap status`` show."""
         if self._observer is None or snapshot is None:
             return "starting"
-        return views.summary(snapshot, self._adapter.name, self._observer.batch_trouble)
+        found = views.summary(snapshot, self._adapter.name, self._observer.batch_trouble)
+        return found if self._shadow is None else f"shadow mode, nothing is started: {found}"
 
     def status(self, evictions: Sequence[EvictionRecord]) -> StatusView:
         """Return everything at once."""
@@ -78,6 +82,7 @@ class Pulse:
             nodes=dict(Counter(node.state for node in nodes)),
             problems=problems + _panics(snapshot) + _limits(snapshot) + _unmovable(snapshot),
             evictions=views.evictions_view(evictions),
+            shadow=None if self._shadow is None else views.shadow_view(self._shadow),
         )
 
 

@@ -16,8 +16,10 @@ from daemon.api.schemas import (
     MountRequest,
     NodeView,
     SegmentView,
+    ShadowView,
 )
 from daemon.core.policy import Policy
+from daemon.core.shadow import Shadow
 from daemon.core.types import (
     PLACED,
     TERMINAL,
@@ -216,6 +218,16 @@ def evictions_view(records: Sequence[EvictionRecord]) -> EvictionsView | None:
         count=len(records),
         freeze_seconds=_figure([record.freeze_seconds for record in records]),
         vacate_seconds=_figure([record.vacate_seconds for record in records]),
+    )
+
+
+def shadow_view(shadow: Shadow) -> ShadowView:
+    """Return what would have been done so far."""
+    return ShadowView(
+        since=shadow.since,
+        starts=shadow.starts,
+        running=len(shadow.segments),
+        evictions=dict(sorted(shadow.evictions.items())),
     )
 
 

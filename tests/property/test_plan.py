@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from daemon.core.actions import Place, Probe, Return, Save, Settle, Vacate, jobs_of
 from daemon.core.plan import plan
 from daemon.core.policy import Policy
+from daemon.core.shadow import Shadow, follow
 from daemon.core.types import (
     PLACED,
     CheckpointMode,
@@ -195,6 +196,22 @@ def test_only_surely_idle_nodes_are_filled_or_probed(snapshot: Snapshot) -> None
             assert node.state is NodeState.IDLE
             assert not [c for c in node.claims if c.at - NOW <= POLICY.horizon]
             assert snapshot.engines[action.node].fit
+
+
+@given(snapshots())
+def test_shadow_mode_begins_nothing_and_changes_nothing_else(snapshot: Snapshot) -> None:
+    """
+    What frees nodes and settles records is the same; what would be begun is not more than fits.
+    """
+    real, shadow = plan(snapshot, POLICY), plan(snapshot, replace(POLICY, shadow=True))
+    assert [a for a in real if not isinstance(a, Place | Probe)] == list(shadow)
+
+    first, done = follow(Shadow(since=NOW), snapshot, POLICY)
+    starts = [action for action in done if isinstance(action, Place)]
+    assert len(first.segments) == len(starts) == first.starts
+    again, more = follow(first, snapshot, POLICY)
+    assert not {a.job for a in more if isinstance(a, Place)} & first.segments.keys()
+    assert again.segments.keys() >= first.segments.keys()
 
 
 @given(snapshots())

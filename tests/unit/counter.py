@@ -20,6 +20,7 @@ from daemon.api.schemas import (
     ProbeView,
     SegmentView,
     SetupView,
+    ShadowView,
     StatusView,
     VacateView,
 )
@@ -154,6 +155,7 @@ class Counter:
             jobs={JobState.QUEUED: len(self.found)},
             nodes={NodeState.IDLE: 1},
             problems=["n2 does not answer"],
+            shadow=ShadowView(since=NOON, starts=3, running=2, evictions={"n1": 1}),
         )
 
     def nodes(self) -> list[NodeView]:

@@ -367,6 +367,13 @@ def test_status_tells_how_old_its_picture_is(run: Run) -> None:
     assert line.endswith(", 12 s ago; the last question took 0.017 s")
 
 
+def test_status_tells_what_would_have_been_done(run: Run) -> None:
+    """In shadow mode that is all there is."""
+    (line,) = (line for line in run("status").text.splitlines() if line.startswith("shadow"))
+
+    assert line.endswith("3 starts, 2 jobs on nodes now, evictions: 1 on n1")
+
+
 def test_nodes_are_a_table(run: Run) -> None:
     """What a node does and who wants it."""
     _, row = run("nodes").text.splitlines()
