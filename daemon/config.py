@@ -32,6 +32,7 @@ _Text = Annotated[str, AfterValidator(rules.one_line)]
 _Template = Annotated[str, AfterValidator(rules.template)]
 _FileTemplate = Annotated[str, AfterValidator(rules.file_template)]
 _Words = Annotated[tuple[_Text, ...], Strict(strict=False)]
+_Hours = Annotated[tuple[Annotated[str, AfterValidator(rules.hours)], ...], Strict(strict=False)]
 _Mounts = Annotated[
     tuple[Annotated[str, AfterValidator(rules.mount_prefix)], ...], Strict(strict=False)
 ]
@@ -186,6 +187,9 @@ class NodesSection(_Section):
     """Host lists of nodes that are never used; wins over include."""
     partitions: _Words = ()
     """Only nodes of these partitions are used; [] is all."""
+    hours: _Hours = ()
+    """Times of day at which nodes are filled, such as "20:00-06:00", by the clock of the
+    daemon's host; [] is always.  At their end nothing is vacated: jobs run on."""
     hook_seconds: PositiveFloat = 60.0
     """Seconds that a prolog gives the jobs of its node before it kills them.  Must stay
     well below Slurm's PrologEpilogTimeout, which drains the node."""
@@ -240,6 +244,8 @@ class JobsSection(_Section):
     """Most cores of one job.  More than any node has would wait for ever."""
     max_memory_mib: PositiveInt = 262144
     """Most MiB of memory of one job: what a checkpoint can have to write in a hurry."""
+    max_per_node: PositiveInt = 64
+    """Most jobs on one node at the same time: more make an eviction slow."""
     max_per_user: PositiveInt = 10000
     """Most jobs of one user that have not ended, against scripts that run wild."""
 
@@ -257,6 +263,9 @@ class PolicySection(_Section):
     """Looks in a row that must find a node idle before it is used.  More than one spares
     a few evictions where the scheduler leaves nodes idle for a moment between two jobs,
     and costs one poll of every gap: stopgap simulate tells for a site."""
+    leave_idle: NonNegativeInt = 0
+    """Idle nodes that get no job of ours, so that a priority job starts there at once.  When
+    fewer are idle nothing is vacated: no other node is filled."""
     reserve_cpus: NonNegativeInt = 0
     """Cores of every node that are left alone."""
     reserve_memory_mib: NonNegativeInt = 512

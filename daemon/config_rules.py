@@ -14,6 +14,9 @@ from pydantic import BaseModel, ValidationError
 M = TypeVar("M", bound=BaseModel)
 
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,31}")
+_HOURS = re.compile(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", re.ASCII)
+#: Minutes.
+_DAY = 24 * 60
 _SCHEMES = ("unix", "ssh", "tcp")
 
 #: The system's own: sockets and devices live here, and no shared file system does.
@@ -93,6 +96,31 @@ def one_line(text: str) -> str:
     if any(not char.isprintable() for char in text):
         raise ValueError("must not contain control characters")
     return text
+
+
+def hours(text: str) -> str:
+    """Accept a time of the day from and until, such as 20:00-06:00."""
+    start, end = minutes(text)
+    if start == end:
+        raise ValueError("must not end when it begins: the whole day is 00:00-24:00")
+    return text
+
+
+def minutes(text: str) -> tuple[int, int]:
+    """
+    Return both times in minutes since midnight.
+
+    Raises:
+        ValueError: that is no time of the day.
+    """
+    found = _HOURS.fullmatch(text)
+    if found is None:
+        raise ValueError('must be two times of the day such as "20:00-06:00"')
+    first, second, third, fourth = map(int, found.groups())
+    start, end = first * 60 + second, third * 60 + fourth
+    if start >= _DAY or end > _DAY:
+        raise ValueError("must not be later than 24:00")
+    return start, end
 
 
 def instance(text: str) -> str:

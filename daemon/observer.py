@@ -310,6 +310,7 @@ class Observer:
                 since[node] = min(moment, since.get(node, moment))
             return Snapshot(
                 now=now,
+                local=now.astimezone(),
                 cluster=self._batch.cluster,
                 answered=not self._batch.trouble,
                 settled=self._batch.settled(),

@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from adapters import registry
+from daemon import config_rules as rules
 from daemon.clock import Clock
 from daemon.config import Config, MockSection, PbsSection
 from daemon.core.policy import Policy
@@ -29,6 +30,9 @@ def policy_of(config: Config) -> Policy:
         stale=timedelta(seconds=knobs.stale_seconds),
         unknown_grace=timedelta(seconds=knobs.unknown_grace_seconds),
         silence=timedelta(seconds=config.engine.timeout_seconds),
+        leave_idle=knobs.leave_idle,
+        hours=tuple(rules.minutes(hours) for hours in config.nodes.hours),
+        max_jobs_per_node=config.jobs.max_per_node,
         reserve_cpus=knobs.reserve_cpus,
         reserve_memory_mib=knobs.reserve_memory_mib,
         trial=timedelta(seconds=knobs.trial_seconds),

@@ -3,6 +3,7 @@
 from daemon.core.fill import free_rooms, may_start, needs_criu
 from daemon.core.fit import Kinds, nowhere
 from daemon.core.held import out_of_reach
+from daemon.core.limits import closed
 from daemon.core.policy import Policy
 from daemon.core.types import Job, JobState, NodeState, Snapshot
 from daemon.core.wanted import wants
@@ -49,8 +50,9 @@ class Waiting:
 
     def _cluster(self) -> str:
         cluster = self._snapshot.cluster
-        if self._policy.shadow:
-            return "shadow mode: nothing is started"
+        why = closed(self._snapshot, self._policy)
+        if why:
+            return why
         if cluster is None:
             return "the batch system has not answered yet"
         if not may_start(self._snapshot, self._policy):
@@ -76,7 +78,10 @@ class Waiting:
         if not self._rooms:
             unfit = sum(e.reachable and not e.fit for e in self._snapshot.engines.values())
             tested = f"; {unfit} have yet to pass their canary" if unfit else ""
-            return f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free{tested}"
+            return (
+                f"waits for a gap: {idle} of {len(nodes)} nodes are idle, none is free"
+                f"{self._kept()}{tested}"
+            )
         if all(not room.any_user for room in self._rooms) and needs_criu(job):
             return "waits: only root's jobs can be moved away from the nodes that are free"
         fitting = self._kinds.fitting(job)
@@ -86,6 +91,13 @@ class Waiting:
                 "that have room"
             )
         if not any(room.fits(job, fitting) for room in self._rooms):
-            most = max(room.cpus for room in self._rooms)
-            return f"waits for a gap: {len(self._rooms)} nodes have room, at most {most} cores"
+            most = max((room.cpus for room in self._rooms if room.jobs > 0), default=0)
+            return (
+                f"waits for a gap: {len(self._rooms)} nodes have room, at most {most} cores"
+                f"{self._kept()}"
+            )
         return "is placed next"
+
+    def _kept(self) -> str:
+        left = self._policy.leave_idle
+        return f"; as many as {left} are left idle (policy.leave_idle)" if left else ""

@@ -16,6 +16,7 @@ from daemon.core.actions import Place
 from daemon.core.fit import Kinds
 from daemon.core.forecast import expected_gap, suited
 from daemon.core.held import holders, out_of_reach
+from daemon.core.limits import closed, spare
 from daemon.core.policy import Policy
 from daemon.core.types import (
     PLACED,
@@ -42,6 +43,8 @@ class Room:
     any_user: bool
     #: Which of the different machines it is.
     kind: int = field(default=0)
+    #: It has no job of ours yet.
+    vacant: bool = True
 
     def fits(self, job: Job, kinds: frozenset[int] | None = None) -> bool:
         """Tell whether the job fits in, on one of these machines; None is every one."""
@@ -59,6 +62,7 @@ class Room:
             cpus=self.cpus - job.spec.cpus,
             memory_mib=self.memory_mib - job.spec.memory_mib,
             jobs=self.jobs - 1,
+            vacant=False,
         )
 
 
@@ -92,6 +96,7 @@ def _choose(
     kinds = Kinds()
     rooms = free_rooms(snapshot, policy, wanted, kinds)
     before = {room.node: room for room in rooms}
+    left = spare(snapshot, policy, wanted)
     # Rooms only get smaller: a shape that found none will find none in this plan, so a long
     # queue costs one look for each shape in it.
     hopeless: set[tuple[int, int, bool, frozenset[int] | None]] = set()
@@ -109,6 +114,9 @@ def _choose(
             continue
         room = rooms.pop(place)
         insort(rooms, room.less(job))
+        left -= room.vacant
+        if left <= 0:
+            rooms = [room for room in rooms if not room.vacant]
         yield job, before[room.node], room
 
 
@@ -147,7 +155,7 @@ def may_start(snapshot: Snapshot, policy: Policy) -> bool:
 
     Nodes may be vacated on old news, but never filled on it.
     """
-    if policy.shadow or snapshot.cluster is None or not snapshot.answered:
+    if closed(snapshot, policy) or snapshot.cluster is None or not snapshot.answered:
         return False
     return snapshot.now - snapshot.cluster.taken <= policy.stale
 
@@ -156,7 +164,9 @@ def free_rooms(
     snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want], kinds: Kinds
 ) -> list[Room]:
     """Return what is free on the nodes that may be filled, the tightest first."""
-    return sorted(_rooms(snapshot, policy, wanted, kinds).values())
+    rooms = sorted(_rooms(snapshot, policy, wanted, kinds).values())
+    vacant = spare(snapshot, policy, wanted) > 0
+    return [room for room in rooms if vacant or not room.vacant]
 
 
 def _tightest(rooms: list[Room], job: Job, kinds: frozenset[int] | None) -> int | None:

@@ -30,6 +30,11 @@ class Policy:
     #: Left free on each node for the site's own services.
     reserve_cpus: int = 0
     reserve_memory_mib: int = 512
+    #: Idle nodes that get no job of ours: a priority job starts there at once.
+    leave_idle: int = 0
+    #: When nodes are filled, in minutes of the day on the site's clocks, each from and until;
+    #: one that ends before it begins goes over midnight.  None is always.
+    hours: tuple[tuple[int, int], ...] = ()
     #: More jobs than this on one node make an eviction slow.
     max_jobs_per_node: int = 64
     #: More at once would only wait inside the daemon: an engine needs about a second for

@@ -406,6 +406,8 @@ class Snapshot:
     """Everything a decision is made from, at one moment."""
 
     now: datetime
+    #: The same on the site's clocks, for what depends on the time of day; None is ``now``.
+    local: datetime | None = None
     #: The last complete answer of the batch system; None before the first.
     cluster: Cluster | None
     #: The batch system answered when it was last asked: only then is anything started.

@@ -18,6 +18,7 @@ from daemon.api.schemas import (
     SegmentView,
     ShadowView,
 )
+from daemon.core.limits import closed
 from daemon.core.policy import Policy
 from daemon.core.shadow import Shadow
 from daemon.core.types import (
@@ -151,7 +152,11 @@ def node_views(snapshot: Snapshot, policy: Policy) -> list[NodeView]:
         return []
     wanted = wants(snapshot, policy)
     return [
-        _node_view(node, snapshot, wanted[name].reason if name in wanted else "")
+        _node_view(
+            node,
+            snapshot,
+            wanted[name].reason if name in wanted else closed(snapshot, policy),
+        )
         for name, node in sorted(snapshot.cluster.nodes.items())
     ]
 

@@ -214,6 +214,28 @@ def test_shadow_mode_begins_nothing_and_changes_nothing_else(snapshot: Snapshot)
     assert again.segments.keys() >= first.segments.keys()
 
 
+@given(snapshots(), st.integers(0, 4))
+def test_nodes_that_are_to_be_idle_are_left_idle(snapshot: Snapshot, leave_idle: int) -> None:
+    """
+    However many are idle, and whatever waits.
+    """
+    held = {j.segment.node for j in snapshot.jobs if j.state in PLACED and j.segment is not None}
+    nodes_now = snapshot.cluster.nodes.values() if snapshot.cluster is not None else ()
+    claimed = {c.node for c in snapshot.claims if c.at - NOW <= POLICY.horizon}
+    idle = {
+        node.name
+        for node in nodes_now
+        if node.state is NodeState.IDLE and node.name not in held | claimed and not node.claims
+    }
+    filled = {
+        action.node
+        for action in plan(snapshot, replace(POLICY, leave_idle=leave_idle))
+        if isinstance(action, Place)
+    }
+
+    assert not filled - held or len(idle - filled) + len(claimed) >= leave_idle
+
+
 @given(snapshots())
 def test_a_job_gets_one_segment_at_most(snapshot: Snapshot) -> None:
     """
