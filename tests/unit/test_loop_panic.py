@@ -247,6 +247,34 @@ def test_an_order_under_way_is_no_proof_of_emptiness(
     assert_goes_on(stage, job, "n1")
 
 
+def test_an_order_that_is_about_to_leave_does_not(stage: Stage, desk: Desk) -> None:
+    """
+    It was decided before, and its record comes after the node was found empty.
+    """
+    stage.claim("n2", seconds=100_000)
+    stage.look()
+    stage.settle()
+    reached, free = threading.Event(), threading.Event()
+
+    def before(_verb: str, _node: NodeName) -> None:
+        if threading.current_thread().name.startswith("act-"):
+            reached.set()
+            free.wait(20)
+
+    job = stage.submit("count")
+    stage.engine.before = before
+    stage.controller.tick()
+    assert reached.wait(10)
+    assert_off(stage, only(desk.panic(ROOT, ["n1"])))
+    free.set()
+    stage.run(30)
+
+    assert [] == stage.engine.orders
+    assert (JobState.QUEUED, 0) == (stage.state(job), stage.job(job).faults)
+    desk.calm(ROOT, ["n1"])
+    assert_goes_on(stage, job, "n1")
+
+
 def test_an_order_that_stays_under_way_is_told(stage: Stage, desk: Desk) -> None:
     """
     The answer does not wait for ever, and does not call the node empty.
