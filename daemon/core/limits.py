@@ -31,6 +31,8 @@ def spare(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> i
     """
     if snapshot.cluster is None:
         return 0
+    if not policy.leave_idle:
+        return len(snapshot.cluster.nodes)
     held = {job.segment.node for job in snapshot.jobs if job.state in PLACED and job.segment}
     free = [
         name
