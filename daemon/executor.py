@@ -64,8 +64,12 @@ class Executor:
                 self._pools[lane] = ThreadPoolExecutor(
                     _THREADS_PER_NODE, thread_name_prefix=f"act-{node}"
                 )
-            saving = isinstance(action, Save)
-            self._tools.observer.begin(jobs_of(action), _alone(action), saving=saving)
+            self._tools.observer.begin(
+                jobs_of(action),
+                _alone(action),
+                saving=isinstance(action, Save),
+                coming=node if isinstance(action, Place) else None,
+            )
             self._pools[lane].submit(self._run, action)
 
     def close(self) -> None:

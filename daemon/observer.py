@@ -264,9 +264,20 @@ class Observer:
 
     # -- who is at work -----------------------------------------------------
 
-    def begin(self, jobs: Iterable[JobId], node: NodeName | None, *, saving: bool = False) -> None:
-        """Note that an action is under way; ``node`` when it needs the node for itself."""
-        self._work.begin(jobs, node, saving=saving)
+    def begin(
+        self,
+        jobs: Iterable[JobId],
+        node: NodeName | None,
+        *,
+        saving: bool = False,
+        coming: NodeName | None = None,
+    ) -> None:
+        """
+        Note that an action is under way; ``node`` when it needs the node for itself.
+
+        ``coming`` is the node on which it places the jobs.
+        """
+        self._work.begin(jobs, node, saving=saving, coming=coming)
 
     def end(
         self,
@@ -325,6 +336,7 @@ class Observer:
                 busy_nodes=self._work.nodes(),
                 leaving=self._work.leaving(),
                 saving=self._work.saving(),
+                coming=self._work.coming(),
                 held=self._engines.held(jobs),
                 losses=self._store.losses(),
                 gaps=self._batch.gaps(),

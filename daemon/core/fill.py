@@ -19,7 +19,6 @@ from daemon.core.held import holders, out_of_reach
 from daemon.core.limits import closed, spare
 from daemon.core.policy import Policy
 from daemon.core.types import (
-    PLACED,
     CheckpointMode,
     Epoch,
     Job,
@@ -221,6 +220,7 @@ def _rooms(
             kind=kinds.number(engine.machine),
         )
     for job in snapshot.jobs:
-        if job.state in PLACED and job.segment is not None and job.segment.node in rooms:
-            rooms[job.segment.node] = rooms[job.segment.node].less(job)
+        seat = snapshot.seat(job)
+        if seat is not None and seat in rooms:
+            rooms[seat] = rooms[seat].less(job)
     return rooms

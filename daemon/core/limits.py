@@ -1,7 +1,7 @@
 """What administrators keep free: times of day, and nodes that are left idle."""
 
 from daemon.core.policy import Policy
-from daemon.core.types import PLACED, ClaimSource, NodeName, NodeState, Snapshot
+from daemon.core.types import ClaimSource, NodeName, NodeState, Snapshot
 from daemon.core.wanted import Want
 
 
@@ -33,7 +33,7 @@ def spare(snapshot: Snapshot, policy: Policy, wanted: dict[NodeName, Want]) -> i
         return 0
     if not policy.leave_idle:
         return len(snapshot.cluster.nodes)
-    held = {job.segment.node for job in snapshot.jobs if job.state in PLACED and job.segment}
+    held = {snapshot.seat(job) for job in snapshot.jobs}
     free = [
         name
         for name, node in snapshot.cluster.nodes.items()

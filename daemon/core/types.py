@@ -434,8 +434,16 @@ class Snapshot:
     leaving: frozenset[SegmentRef] = frozenset()
     #: Of these jobs, those that are being saved and are to go on: an eviction may come first.
     saving: frozenset[JobId] = frozenset()
+    #: Where jobs are being placed: they need their room before their records say so.
+    coming: Mapping[JobId, NodeName] = field(default_factory=lambda: MappingProxyType({}))
     #: Nodes that have the generation of a parked job; one that all nodes can read is not here.
     held: Mapping[JobId, tuple[NodeName, ...]] = field(default_factory=lambda: MappingProxyType({}))
     losses: Losses = Losses()
     #: What is known of the gaps of nodes.
     gaps: Mapping[NodeName, GapHistory] = field(default_factory=lambda: MappingProxyType({}))
+
+    def seat(self, job: Job) -> NodeName | None:
+        """Return the node on which a job has its room, or soon will."""
+        if job.state in PLACED and job.segment is not None:
+            return job.segment.node
+        return self.coming.get(job.id)

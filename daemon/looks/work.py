@@ -24,6 +24,8 @@ class Work:
         self._nodes: dict[NodeName, int] = {}
         #: Of the jobs, those that are being saved and are to go on.
         self._saving: set[JobId] = set()
+        #: Of the jobs, those that are being placed, and where.
+        self._coming: dict[JobId, NodeName] = {}
         #: When the last action on a job was over.
         self._touched: dict[JobId, int] = {}
         #: When a container had been removed.
@@ -42,13 +44,26 @@ class Work:
         with self._lock:
             self._looked[node] = turn
 
-    def begin(self, jobs: Iterable[JobId], node: NodeName | None, *, saving: bool = False) -> None:
-        """Note that an action is under way; ``node`` when it needs the node for itself."""
+    def begin(
+        self,
+        jobs: Iterable[JobId],
+        node: NodeName | None,
+        *,
+        saving: bool = False,
+        coming: NodeName | None = None,
+    ) -> None:
+        """
+        Note that an action is under way; ``node`` when it needs the node for itself.
+
+        ``coming`` is the node on which it places the jobs.
+        """
         with self._lock:
             for job in jobs:
                 self._jobs[job] = self._jobs.get(job, 0) + 1
                 if saving:
                     self._saving.add(job)
+                if coming is not None:
+                    self._coming[job] = coming
             if node is not None:
                 self._nodes[node] = self._nodes.get(node, 0) + 1
 
@@ -57,6 +72,7 @@ class Work:
         with self._lock:
             for job in jobs:
                 self._touched[job] = self.turn()
+                self._coming.pop(job, None)
                 if saving:
                     self._saving.discard(job)
                 self._jobs[job] = self._jobs.get(job, 1) - 1
@@ -90,6 +106,10 @@ class Work:
     def saving(self) -> frozenset[JobId]:
         """Return the jobs that are being saved, are to go on, and are left alone otherwise."""
         return frozenset(job for job in self._saving if self._jobs[job] == 1)
+
+    def coming(self) -> dict[JobId, NodeName]:
+        """Return the jobs that are being placed, and where."""
+        return dict(self._coming)
 
     def nodes(self) -> frozenset[NodeName]:
         """Return the nodes that an action needs for itself."""

@@ -1005,3 +1005,28 @@ def test_what_an_ended_job_has_left_is_deleted_later(stage: Stage) -> None:
 
     assert () == stage.engine.generations(job)
     assert () == stage.store.unfinished()
+
+
+def test_a_job_on_its_way_has_its_room(stage: Stage) -> None:
+    """
+    Ticks do not wait for placements: what one has promised the next does not give away.
+    """
+    held, asked = threading.Event(), threading.Event()
+
+    def hold(_verb: str, _node: NodeName) -> None:
+        if threading.current_thread().name.startswith("act-"):
+            asked.set()
+            held.wait(20)
+
+    stage.settle()
+    stage.engine.before = hold
+    jobs = [stage.submit("count", cpus=4) for _ in range(4)]
+    first = stage.controller.tick()
+    assert asked.wait(20)
+    second = stage.controller.tick()
+    held.set()
+    stage.settle()
+
+    assert {N1, N2} == {action.node for action in first if isinstance(action, Place)}
+    assert () == second
+    assert 2 == sum(stage.state(job) is JobState.RUNNING for job in jobs)
