@@ -173,23 +173,38 @@ def test_prolog_and_start_exclude_each_other(one: ShimNode, job: int, offset: fl
 
 def test_prolog_does_not_wait_for_what_it_has_frozen(one: ShimNode, job: int) -> None:
     """
-    A container that is frozen while runc makes it is given up at once.
-    """
-    for epoch in range(1, 4):
-        one.configure(hook_unreachable_seconds=60)
-        container = one.create(job, epoch, COUNT)
-        place = FREEZER / one.cgroup_parent(job, epoch).lstrip("/") / container / "cgroup.procs"
-        begun = partial(_has_members, place)
-        with ThreadPoolExecutor(1) as pool:
-            starting = pool.submit(one.start, container)
-            wait_until(begun, 20, "runc", every=0.0002)
-            assert 0 == one.prolog(seconds=30).returncode
-            with pytest.raises(EngineSaidError, match="a prolog has claimed"):
-                starting.result()
+    A container that is frozen while runc makes it, or before its start, is given up at once.
 
-        assert [] == one.processes(job, epoch)
+    Now and then a start is faster than the prolog: such a job is as any other that runs.
+    """
+    one.configure(hook_unreachable_seconds=60)
+    caught = 0
+    for epoch in range(1, 60):
+        caught += _is_caught(one, job, epoch)
+        if caught == 12:
+            return
+    pytest.fail(f"{caught} of 59 starts were caught")
+
+
+def _is_caught(one: ShimNode, job: int, epoch: int) -> bool:
+    container = one.create(job, epoch, COUNT)
+    place = FREEZER / one.cgroup_parent(job, epoch).lstrip("/") / container / "cgroup.procs"
+    begun = partial(_has_members, place)
+    with ThreadPoolExecutor(2) as pool:
+        starting = pool.submit(one.start, container)
+        wait_until(begun, 20, "runc", every=0.0002)
+        prolog = pool.submit(one.prolog, seconds=30)
+        refused = starting.exception()
+        if refused is None:
+            one.remove(container)
+        assert 0 == prolog.result().returncode
+    assert [] == one.processes(job, epoch)
+    (one.install_dir / "state" / "prolog").unlink()
+    if refused is not None:
+        assert isinstance(refused, EngineSaidError)
+        assert "a prolog has claimed" in str(refused)
         assert b"" == one.logs(container)
-        (one.install_dir / "state" / "prolog").unlink()
+    return refused is not None
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["saved", "cancelled"])
