@@ -51,9 +51,22 @@ def tear_down(bed: Layout) -> None:
     left = leftovers(bed)
     if left:
         raise LeftoversError("; ".join(left))
-    shutil.rmtree(bed.root, ignore_errors=True)
-    if bed.root.exists():
-        raise LeftoversError(f"{bed.root} cannot be removed")
+    _remove(bed.root)
+
+
+def _remove(root: Path) -> None:
+    """Remove a root, again and again: the kernel may still be at the end of what was there."""
+
+    def removed() -> bool:
+        _unmount(root)
+        shutil.rmtree(root, ignore_errors=True)
+        return not root.exists()
+
+    try:
+        wait_until(removed, 20, f"{root} to be removed", every=0.2)
+    except TookTooLongError as exc:
+        left = [str(path) for path in root.rglob("*")][:5]
+        raise LeftoversError(f"{root} cannot be removed: {left}") from exc
 
 
 def leftovers(bed: Layout) -> list[str]:
