@@ -40,7 +40,7 @@ check: lint ## Check everything that needs neither root nor real parts
 	@STOPGAP_QUICK=1 PYTEST_DEBUG_TEMPROOT=$(wildcard /dev/shm) $(run) -m pytest -q -n auto -m "not bed and not loop and not slow"
 
 test: setup ## Check everything, on real parts
-	@$(run) -m pytest -q
+	@$(run) -m pytest -q -n 2 --dist loadfile
 	@$(MAKE) --no-print-directory lint
 
 demo: setup ## Show jobs that move out of the way of priority jobs, and prove that nothing is lost
