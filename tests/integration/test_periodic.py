@@ -99,10 +99,12 @@ def test_claim_does_not_wait_for_a_job_that_is_saved(service: Service) -> None:
         pages = service.store_of(job.job) / "1" / "images" / "pages-1.img"
         wait_until(pages.exists, 60, "the trial to begin", every=0.001)
         node = str(service.job(job.job)["node"])
-        service.api.vacate(node, 60)
+        service.api.vacate(node, 20)
         service.wait_node(job.job, other_than=node)
         job.wait_progress()
         job.finish()
+        # The next test wants all nodes.
+        wait_until(lambda: not any(n["claims"] for n in service.api.nodes()), 60, "free nodes")
 
     found = service.job(job.job)
     assert (0, 1) == (found["lost_seconds"], found["evictions"]), story(found)
