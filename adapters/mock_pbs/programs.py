@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,17 +12,9 @@ from adapters.mock_pbs import attributes, text
 from adapters.mock_pbs.model import Model, RefusedError
 from adapters.mock_pbs.nouns import Job
 from adapters.mock_pbs.store import Standins
+from adapters.standins import Said
 
 _REFUSED = 15010
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a command leaves behind."""
-
-    out: str = ""
-    err: str = ""
-    code: int = 0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,10 +26,7 @@ def main(name: str, folder: str) -> NoReturn:
     """Be one of the programs, with the arguments of this process."""
     with Standins(Path(folder)).model() as model:
         said = run(model, name, sys.argv[1:])
-    sys.stdout.buffer.write(said.out.encode("utf-8", "surrogateescape"))
-    sys.stderr.buffer.write(said.err.encode("utf-8", "surrogateescape"))
-    sys.stdout.flush()
-    sys.exit(said.code)
+    said.leave()
 
 
 def run(model: Model, name: str, argv: Sequence[str]) -> Said:

@@ -4,20 +4,16 @@ What is kept is what people did and when, and not what came of it: the model is
 deterministic, so each program brings it about anew.
 """
 
-import fcntl
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from adapters.mock_slurm.model import Model
 from adapters.mock_slurm.nouns import Machine, PriorityJob, Reservation
+from adapters.standins import Folder
 from daemon.core.types import NodeName
 
 PROGRAMS = ("scontrol", "squeue", "sbatch", "scancel")
-_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,43 +104,18 @@ def _redo(model: Model, act: Act) -> None:
         model.resume(act.job)
 
 
-class Shims:
+class Shims(Folder):
     """A folder with Slurm's programs, and the cluster that they speak of."""
-
-    def __init__(self, folder: Path) -> None:
-        self.bin_dir = folder / "bin"
-        self._state = folder / "ledger.json"
-        self._lock = folder / "lock"
 
     def install(self, ledger: Ledger) -> None:
         """Place the programs, and the cluster as it is given."""
-        self.bin_dir.mkdir(parents=True, exist_ok=True)
-        self._lock.touch()
-        self._write(ledger)
-        for name in PROGRAMS:
-            path = self.bin_dir / name
-            path.write_text(
-                f"#!{sys.executable}\n"
-                "import sys\n"
-                f"sys.path.insert(0, {str(_ROOT)!r})\n"
-                "from adapters.mock_slurm.programs import main\n"
-                f"main({name!r}, {str(self._state.parent)!r})\n"
-            )
-            path.chmod(0o755)
+        self._place("adapters.mock_slurm.programs", PROGRAMS, asdict(ledger))
 
     @contextmanager
     def ledger(self) -> Iterator[Ledger]:
         """Open the ledger; what was done to it is kept when the block ends."""
-        with self._lock.open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            document = json.loads(self._state.read_text())
+        with self._opened() as document:
             acts = [Act(**act) for act in document.pop("acts")]
             ledger = Ledger(**document, acts=acts)
             yield ledger
-            self._write(ledger)
-
-    def _write(self, ledger: Ledger) -> None:
-        # Appears whole: whoever waits for the lock was killed, or reads it next.
-        new = self._state.with_suffix(".new")
-        new.write_text(json.dumps(asdict(ledger)))
-        new.replace(self._state)
+            self._write(asdict(ledger))

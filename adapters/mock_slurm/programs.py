@@ -3,35 +3,23 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from adapters.mock_slurm import text
 from adapters.mock_slurm.ledger import Act, Ledger, Shims
+from adapters.standins import Said
 
 #: The only columns that are printed: those that stopgap asks for.
 _FORMAT = "%A|%T|%S|%N|%Y"
 _GONE = "error: Unable to contact slurm controller (connect failure)"
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a command leaves behind."""
-
-    out: str = ""
-    err: str = ""
-    code: int = 0
-
-
 def main(name: str, folder: str) -> NoReturn:
     """Be one of the programs, with the arguments of this process."""
     with Shims(Path(folder)).ledger() as ledger:
         said = run(ledger, name, sys.argv[1:], dict(os.environ))
-    sys.stdout.buffer.write(said.out.encode("utf-8", "surrogateescape"))
-    sys.stderr.buffer.write(said.err.encode("utf-8", "surrogateescape"))
-    sys.stdout.flush()
-    sys.exit(said.code)
+    said.leave()
 
 
 def run(
