@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from adapters.base import Capabilities, UnreachableError
+from adapters.mock_slurm import text
 from adapters.mock_slurm.model import Model
-from adapters.mock_slurm.nouns import JobPhase, Machine, MachineView, Planned
+from adapters.mock_slurm.nouns import Machine, MachineView, Planned
 from daemon.clock import Clock
 from daemon.core.types import Claim, ClaimSource, Cluster, Node, NodeName, NodeState
 
@@ -90,7 +91,7 @@ class MockAdapter:
 def _node(view: MachineView, planned: Planned | None, now: float) -> Node:
     machine = view.machine
     here = planned if planned is not None and machine.name in planned.nodes else None
-    flags = _flags(view, here)
+    flags = text.flags(view, planned)
     claims = sorted(_claims(view, here, now), key=lambda claim: claim.at)
     return Node(
         name=machine.name,
@@ -106,23 +107,7 @@ def _node(view: MachineView, planned: Planned | None, now: float) -> Node:
 def _base(view: MachineView) -> str:
     if view.down:
         return "DOWN"
-    return "ALLOCATED" if _allocated(view) else "IDLE"
-
-
-def _allocated(view: MachineView) -> bool:
-    # As Slurm has it: a suspended job gives its cores back and keeps its memory.
-    return view.phase in {JobPhase.PROLOG, JobPhase.RUNNING}
-
-
-def _flags(view: MachineView, planned: Planned | None) -> tuple[str, ...]:
-    found = {
-        "COMPLETING": view.phase is JobPhase.COMPLETING,
-        "DRAIN": view.drained,
-        "MAINTENANCE": view.reserved is not None and view.reserved.maintenance,
-        "RESERVED": view.reserved is not None,
-        "PLANNED": planned is not None and view.phase is None,
-    }
-    return tuple(flag for flag, is_true in found.items() if is_true)
+    return "ALLOCATED" if view.allocated else "IDLE"
 
 
 def _state(view: MachineView, flags: tuple[str, ...]) -> NodeState:

@@ -93,6 +93,11 @@ class MachineView:
     reserved: Reservation | None = None
     next_reserved: Reservation | None = None
 
+    @property
+    def allocated(self) -> bool:
+        """Whether its cores are given away: a suspended job gives them back, as with Slurm."""
+        return self.phase in {JobPhase.PROLOG, JobPhase.RUNNING}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:

@@ -100,7 +100,7 @@ def nodes(model: Model, facts: Facts) -> str:
 
 def _node(view: MachineView, planned: Planned | None, facts: Facts) -> str:
     name, machine = view.machine.name, view.machine
-    cpus = machine.cpus if view.phase in {JobPhase.PROLOG, JobPhase.RUNNING} else 0
+    cpus = machine.cpus if view.allocated else 0
     # A suspended job gives its cores back and keeps its memory.
     mib = machine.memory_mib if cpus or view.phase is JobPhase.SUSPENDED else 0
     tres = [f"cpu={cpus}"] * bool(cpus) + [f"mem={mib}M"] * bool(mib)
@@ -114,7 +114,7 @@ def _node(view: MachineView, planned: Planned | None, facts: Facts) -> str:
         "RealMemory": str(machine.memory_mib),
         "AllocMem": str(mib),
         "Sockets": str(machine.cpus),
-        "State": "+".join((_base(view, facts), *_flags(view, planned))),
+        "State": "+".join((_base(view, facts), *flags(view, planned))),
         "CfgTRES": f"cpu={machine.cpus},mem={machine.memory_mib}M,billing={machine.cpus}",
         "AllocTRES": ",".join(tres),
         **facts.nodes.get(name, {}),
@@ -134,13 +134,14 @@ def _node(view: MachineView, planned: Planned | None, facts: Facts) -> str:
 def _base(view: MachineView, facts: Facts) -> str:
     if view.down:
         return "DOWN"
-    if view.phase in {JobPhase.PROLOG, JobPhase.RUNNING}:
+    if view.allocated:
         return "ALLOCATED"
     mixed = view.phase is JobPhase.SUSPENDED and facts.version >= "24.11"
     return "MIXED" if mixed else "IDLE"
 
 
-def _flags(view: MachineView, planned: Planned | None) -> tuple[str, ...]:
+def flags(view: MachineView, planned: Planned | None) -> tuple[str, ...]:
+    """Return the flags of a node's state."""
     found = {
         "COMPLETING": view.phase is JobPhase.COMPLETING,
         "DRAIN": view.drained,
