@@ -9,6 +9,7 @@ from adapters.mock_slurm.agenda import promise
 from adapters.mock_slurm.nouns import (
     Discipline,
     JobPhase,
+    Machine,
     PriorityJob,
     Reservation,
 )
@@ -36,6 +37,7 @@ class Cluster:
 
     def __init__(
         self,
+        machines: Iterable[Machine] = (),
         *,
         start: float = 0.0,
         discipline: Discipline = Discipline.EASY,
@@ -69,6 +71,16 @@ class Cluster:
         self._serial = count()
         #: How many have not ended.
         self._reservations = 0
+        for machine in machines:
+            self.add_node(machine)
+
+    def add_node(self, machine: Machine) -> None:
+        """Put a new node into service."""
+        if machine.name in self._places:
+            raise ValueError(f"there is a node {machine.name} already")
+        self._places[machine.name] = len(self._hosts)
+        self._hosts.append(Host(machine))
+        self._recount([machine.name])
 
     def _host(self, node: NodeName) -> Host:
         return self._hosts[self._places[node]]

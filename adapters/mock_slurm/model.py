@@ -7,20 +7,18 @@ a matter of seconds.  The adapter of the mock batch system and the simulator sha
 
 import heapq
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from adapters.mock_slurm.cluster import RESERVATION, RUN, Cluster, Left, Prolog
+from adapters.mock_slurm.cluster import RESERVATION, RUN, Cluster
 from adapters.mock_slurm.nouns import (
-    Discipline,
     JobPhase,
     JobView,
-    Machine,
     MachineView,
     Planned,
     PriorityJob,
     Reservation,
 )
-from adapters.mock_slurm.parts import NEVER, Host, Run
+from adapters.mock_slurm.parts import NEVER, Run
 from adapters.mock_slurm.schedule import Want
 from daemon.core.types import NodeName
 
@@ -28,37 +26,7 @@ from daemon.core.types import NodeName
 class Model(Cluster):
     """A cluster under virtual time."""
 
-    def __init__(
-        self,
-        machines: Iterable[Machine] = (),
-        *,
-        start: float = 0.0,
-        discipline: Discipline = Discipline.EASY,
-        pass_per_event: bool = False,
-        completing_seconds: float = 0.0,
-        prolog: Prolog | None = None,
-        left: Left | None = None,
-    ) -> None:
-        super().__init__(
-            start=start,
-            discipline=discipline,
-            pass_per_event=pass_per_event,
-            completing_seconds=completing_seconds,
-            prolog=prolog,
-            left=left,
-        )
-        for machine in machines:
-            self.add_node(machine)
-
     # What an operator does
-
-    def add_node(self, machine: Machine) -> None:
-        """Put a new node into service."""
-        if machine.name in self._places:
-            raise ValueError(f"there is a node {machine.name} already")
-        self._places[machine.name] = len(self._hosts)
-        self._hosts.append(Host(machine))
-        self._recount([machine.name])
 
     def drain(self, node: NodeName, *, drained: bool = True) -> None:
         """Let nothing new start on a node, or lift that."""
