@@ -79,8 +79,7 @@ def of_node(model: Model, vnode: Vnode) -> Attributes:
 def state_of(model: Model, vnode: Vnode) -> str:
     """Return the words for the state of a vnode."""
     words = []
-    on = [r for r in model.reserved(vnode.name) if r.begin <= model.now]
-    holders = [job for job in model.cluster.jobs if job.state == "R" and _has(job, vnode.name)]
+    holders = [job for job, _ in model.shares(vnode.name)]
     whole = any("excl" in job.place for job in holders) or vnode.sharing == "default_excl"
     if vnode.down:
         words.append("down")
@@ -93,41 +92,22 @@ def state_of(model: Model, vnode: Vnode) -> str:
     # Out of service it is just that, jobs or not; a dead node keeps telling of its jobs.
     elif holders and model.taken(vnode.name) >= vnode.ncpus and not vnode.offline:
         words.append("job-busy")
-    if on:
+    if model.reserved_now(vnode.name):
         words.append("resv-exclusive")
     return ",".join(words) or "free"
 
 
-def _has(job: Job, vnode: str) -> bool:
-    return any(chunk.vnode == vnode for chunk in job.has)
-
-
 def _entries(model: Model, vnode: str) -> Iterator[str]:
-    """Yield a job for each core that it has: a suspended one is not listed."""
-    core = 0
-    for job in model.cluster.jobs:
-        for chunk in job.has if job.state == "R" else ():
-            if chunk.vnode == vnode:
-                for _ in range(chunk.ncpus):
-                    yield f"{job.number}.{model.cluster.server}/{core}"
-                    core += 1
+    """Yield a job for each core that it has."""
+    holders = [job for job, chunk in model.shares(vnode) for _ in range(chunk.ncpus)]
+    for core, job in enumerate(holders):
+        yield f"{job.number}.{model.cluster.server}/{core}"
 
 
 def _assigned(model: Model, vnode: Vnode) -> Iterator[tuple[str, str]]:
-    chunks = [
-        chunk
-        for job in model.cluster.jobs
-        if job.state == "R"
-        for chunk in job.has
-        if chunk.vnode == vnode.name
-    ]
-    chunks += [
-        chunk
-        for r in model.reserved(vnode.name)
-        if r.begin <= model.now
-        for chunk in r.has
-        if chunk.vnode == vnode.name
-    ]
+    chunks = [chunk for _, chunk in model.shares(vnode.name)]
+    for reservation in model.reserved_now(vnode.name):
+        chunks += [chunk for chunk in reservation.has if chunk.vnode == vnode.name]
     yield "accelerator_memory", "0kb"
     yield "hbmem", "0kb"
     yield "mem", f"{sum(chunk.mem_kb for chunk in chunks)}kb"

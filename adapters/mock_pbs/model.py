@@ -5,13 +5,12 @@ first jobs that wait (``strict_ordering`` with ``backfill_depth``).
 """
 
 import re
+from collections.abc import Iterator
 
 from adapters.mock_pbs.nouns import QUEUES, Chunk, Cluster, Job, Reservation, Vnode
 from adapters.mock_pbs.schedule import NEVER, end_of, expect, room, victims
 
 _UNITS = {"": 0, "kb": 0, "mb": 10, "gb": 20}
-
-
 #: Substates of jobs that the scheduler has suspended, and is about to requeue.
 _PREEMPTED, _REQUEUED = 45, 60
 
@@ -262,17 +261,22 @@ class Model:
 
     def taken(self, vnode: str) -> int:
         """Return how many of its cores running jobs have."""
-        return sum(
-            chunk.ncpus
-            for job in self.cluster.jobs
-            if job.state == "R"
-            for chunk in job.has
-            if chunk.vnode == vnode
-        )
+        return sum(chunk.ncpus for _, chunk in self.shares(vnode))
+
+    def shares(self, vnode: str) -> Iterator[tuple[Job, Chunk]]:
+        """Yield what running jobs have of it; suspended ones are not listed."""
+        for job in self.cluster.jobs:
+            for chunk in job.has if job.state == "R" else ():
+                if chunk.vnode == vnode:
+                    yield job, chunk
 
     def reserved(self, vnode: str) -> list[Reservation]:
         """Return the reservations that name the vnode."""
         return [r for r in self.cluster.reservations if vnode in {c.vnode for c in r.has}]
+
+    def reserved_now(self, vnode: str) -> list[Reservation]:
+        """Return those of them that are on."""
+        return [r for r in self.reserved(vnode) if r.begin <= self.now]
 
 
 def parse_select(text: str) -> list[Chunk]:

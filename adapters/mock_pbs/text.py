@@ -13,7 +13,6 @@ _HEAD = (
     "Job id            Name             User              Time Use S Queue\n"
     "----------------  ---------------- ----------------  -------- - -----\n"
 )
-_EPOCHS = frozenset({"last_state_change_time", "last_used_time"})
 
 
 def moment(seconds: float) -> str:
@@ -28,7 +27,7 @@ def nodes(listed: list[tuple[str, Attributes]]) -> str:
 
 def _node_lines(attributes: Attributes) -> Iterator[str]:
     for key, value in attributes:
-        yield f"     {key} = {value if isinstance(value, str) else moment(value)}\n"
+        yield f"     {key} = {_plain(value)}\n"
 
 
 def nodes_dsv(listed: list[tuple[str, Attributes]]) -> str:
