@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from adapters import commands
 from adapters.base import AdapterError, Capabilities, UnreachableError
-from adapters.partial import doubted
+from adapters.partial import LastJobs, pictured
 from adapters.pbs import examine, parse, site
 from adapters.pbs.picture import draw
 from daemon.clock import Clock
@@ -17,8 +17,6 @@ from daemon.core.types import Cluster
 
 #: Reservations can be moved: after so many looks they are asked for again.
 _RESERVATION_LOOKS = 10
-#: For how long the last list of jobs stands in for one that was not asked for.
-_JOBS_STAND = timedelta(seconds=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +41,7 @@ class PbsAdapter:
         self._settings = settings
         self._clock = clock
         self._version = ""
-        #: The newest that are known, and when they were asked for; None when they were not
-        #: in the last look.
-        self._jobs: tuple[parse.JobRecord, ...] = ()
-        self._asked: datetime | None = None
+        self._jobs = LastJobs[parse.JobRecord]()
         self._reservations: Mapping[str, datetime] = {}
         #: Jobs that nodes told of and qstat did not, in the last look.
         self._missing: AbstractSet[str] = frozenset()
@@ -88,23 +83,21 @@ class PbsAdapter:
         try:
             trouble = self._learn_more(vnodes, named, taken)
         except AdapterError as exc:
-            self._asked, trouble = None, str(exc)
-        drawn = draw(vnodes, self._jobs, self._reservations, taken)
-        return Cluster(nodes=doubted(drawn) if trouble else drawn, taken=taken, partial=trouble)
+            trouble = str(exc)
+        drawn = draw(vnodes, self._jobs.listed, self._reservations, taken)
+        return pictured(drawn, taken, trouble)
 
     def _learn_more(
         self, vnodes: Iterable[parse.VnodeRecord], named: AbstractSet[str], taken: datetime
     ) -> str:
         """Ask for the jobs, or now and then for the reservations; return what is missing."""
-        asked, self._asked = self._asked, None
-        if self._is_due(named) and asked is not None and taken - asked <= _JOBS_STAND:
-            # A second command that comes instead of the other one, and not twice in a row.
+        stand_in = self._jobs.stand_in(taken)
+        if self._is_due(named) and stand_in:
             self._reservations = parse.parse_reservations(self._ask(parse.RESERVATIONS))
             self._named, self._looks = named, 0
         else:
-            self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
+            self._jobs.learn(parse.parse_jobs(self._ask(parse.JOBS)), taken)
             self._looks += 1
-            self._asked = taken
             self._doubt({job for vnode in vnodes for job in vnode.jobs})
         return self._hidden
 
@@ -116,7 +109,7 @@ class PbsAdapter:
         not just started.  Of hidden jobs that are suspended nothing at all is seen, so what
         was found out once holds until running jobs are listed again.
         """
-        missing = running - {job.id for job in self._jobs}
+        missing = running - {job.id for job in self._jobs.listed}
         hidden, self._missing = missing & self._missing, missing
         if hidden:
             few = ", ".join(sorted(hidden)[:5])

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from adapters import commands
 from adapters.base import AdapterError, Capabilities, UnreachableError
-from adapters.partial import doubted
+from adapters.partial import LastJobs, pictured
 from adapters.slurm import examine, parse, words
 from adapters.slurm.picture import draw
 from daemon.clock import Clock
@@ -16,8 +16,6 @@ from daemon.core.types import Cluster
 #: Reservations that are to come are asked for every so many looks; Slurm flags the nodes of
 #: those that are on.
 _RESERVATION_LOOKS = 8
-#: For how long the last list of jobs stands in for one that was not asked for.
-_JOBS_STAND = timedelta(seconds=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +39,7 @@ class SlurmAdapter:
         self._settings = settings
         self._clock = clock
         self._version = ""
-        #: The newest that are known, and when they were asked for; None when they were not
-        #: in the last look.
-        self._jobs: tuple[parse.JobRecord, ...] = ()
-        self._asked: datetime | None = None
+        self._jobs = LastJobs[parse.JobRecord]()
         self._reservations: tuple[parse.ReservationRecord, ...] = ()
         #: How many until they are asked for again.
         self._looks = 0
@@ -81,24 +76,22 @@ class SlurmAdapter:
         try:
             self._learn_more(nodes, taken)
         except AdapterError as exc:
-            self._asked, trouble = None, str(exc)
-        drawn = draw(nodes, self._jobs, taken, self._reservations)
-        return Cluster(nodes=doubted(drawn) if trouble else drawn, taken=taken, partial=trouble)
+            trouble = str(exc)
+        drawn = draw(nodes, self._jobs.listed, taken, self._reservations)
+        return pictured(drawn, taken, trouble)
 
     def _learn_more(self, nodes: Sequence[parse.NodeRecord], taken: datetime) -> None:
         """Ask for the jobs, or now and then for the reservations that are to come."""
-        asked, self._asked = self._asked, None
-        known = {node for job in self._jobs for node in job.planned}
+        stand_in = self._jobs.stand_in(taken)
+        known = {node for job in self._jobs.listed for node in job.planned}
         # Who a node is planned for, and when, only the jobs tell.
         told = all(node.name in known for node in nodes if words.PLANNED in node.words.split("+"))
-        if self._looks == 0 and asked is not None and taken - asked <= _JOBS_STAND and told:
-            # A second command that comes instead of the other one, and not twice in a row.
+        if self._looks == 0 and stand_in and told:
             self._reservations = parse.parse_reservations(self._ask(parse.RESERVATIONS))
             self._looks = _RESERVATION_LOOKS
         else:
-            self._jobs = parse.parse_jobs(self._ask(parse.JOBS))
+            self._jobs.learn(parse.parse_jobs(self._ask(parse.JOBS)), taken)
             self._looks = max(self._looks - 1, 0)
-            self._asked = taken
 
     def findings(self) -> tuple[str, ...]:
         """
