@@ -1,7 +1,7 @@
 """Slurm as a batch system: asks, has the answers parsed, and puts them together."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -80,18 +80,20 @@ class SlurmAdapter:
         drawn = draw(nodes, self._jobs.listed, taken, self._reservations)
         return pictured(drawn, taken, trouble)
 
-    def _learn_more(self, nodes: Sequence[parse.NodeRecord], taken: datetime) -> None:
+    def _learn_more(self, nodes: Iterable[parse.NodeRecord], taken: datetime) -> None:
         """Ask for the jobs, or now and then for the reservations that are to come."""
         stand_in = self._jobs.stand_in(taken)
-        known = {node for job in self._jobs.listed for node in job.planned}
-        # Who a node is planned for, and when, only the jobs tell.
-        told = all(node.name in known for node in nodes if words.PLANNED in node.words.split("+"))
-        if self._looks == 0 and stand_in and told:
+        if self._looks == 0 and stand_in and self._is_told(nodes):
             self._reservations = parse.parse_reservations(self._ask(parse.RESERVATIONS))
             self._looks = _RESERVATION_LOOKS
         else:
             self._jobs.learn(parse.parse_jobs(self._ask(parse.JOBS)), taken)
             self._looks = max(self._looks - 1, 0)
+
+    def _is_told(self, nodes: Iterable[parse.NodeRecord]) -> bool:
+        """Tell whether it is known whom planned nodes are for, and when: only the jobs tell."""
+        known = {node for job in self._jobs.listed for node in job.planned}
+        return all(node.name in known for node in nodes if words.PLANNED in node.words.split("+"))
 
     def findings(self) -> tuple[str, ...]:
         """
