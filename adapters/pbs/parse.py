@@ -14,6 +14,7 @@ from datetime import datetime
 from adapters.base import UnparsableError
 from adapters.pbs import words
 from adapters.pbs.values import count, fields, is_zero, listed, matched, mib, moment, pair, vnodes
+from adapters.records import lines, reading
 from daemon.core.types import NodeName
 
 #: -v: a host with several vnodes is otherwise summed up as ``<various>``.
@@ -89,7 +90,7 @@ def parse_nodes(text: str) -> tuple[VnodeRecord, ...]:
     command = " ".join(NODES)
     records: dict[str, VnodeRecord] = {}
     in_free_text = False
-    for number, line in _lines(command, text):
+    for number, line in lines(command, text):
         if not line.startswith("Name="):
             # A comment with a newline in it goes on here.  Somebody may even write a
             # whole record that way: then there are two of one name, see below.
@@ -112,22 +113,22 @@ def parse_jobs(text: str) -> tuple[JobRecord, ...]:
         UnparsableError: a line is not understood, or a job holds nodes that are not told.
     """
     command = " ".join(JOBS)
-    lines: list[tuple[int, str]] = []
+    begun: list[tuple[int, str]] = []
     doubtful: list[tuple[int, str]] = []
-    for number, line in _lines(command, text):
+    for number, line in lines(command, text):
         starts = line.startswith(_JOB_START)
         # OpenPBS prints some bytes as ^ and another one, which may be a newline: this may
         # go on, and it may be a user's idea of a job, or of where his own one is.
-        if lines and lines[-1][1].endswith("^"):
-            lines[-1] = lines[-1][0], lines[-1][1] + line
+        if begun and begun[-1][1].endswith("^"):
+            begun[-1] = begun[-1][0], begun[-1][1] + line
             doubtful += [(number, line)] * starts
-            name, *rest = fields(lines[-1][1])
+            name, *rest = fields(begun[-1][1])
             doubtful.append((number, "|".join((name, *reversed(rest)))))
         elif starts:
-            lines.append((number, line))
+            begun.append((number, line))
         elif line.strip():
             raise UnparsableError(command, f"line {number} is no job", sample=line)
-    records = [_job(command, number, line) for number, line in lines]
+    records = [_job(command, number, line) for number, line in begun]
     for number, line in doubtful:
         with contextlib.suppress(UnparsableError):
             records.append(_job(command, number, line))
@@ -162,22 +163,15 @@ def parse_reservations(text: str) -> Mapping[str, datetime]:
     return found
 
 
-def _lines(command: str, text: str) -> Iterator[tuple[int, str]]:
-    if text and not text.endswith("\n"):
-        raise UnparsableError(command, "the last line is cut off", sample=text[-200:])
-    # Not splitlines: it also splits where a free text has a form feed or the like.
-    return enumerate(text.split("\n")[:-1], start=1)
-
-
 def _vnode(command: str, number: int, line: str) -> VnodeRecord:
     head, _, tail = line.partition(_FREE_TEXT)
     pairs = [pair(field) for field in head.split("|")]
     values = {key: value for key, _, value in reversed(pairs)}
     # Behind the comment only the last word counts: what is in it comes before.
     values |= {k: v for k, _, v in map(pair, tail.split("|")) if k == "partition"}
-    state = values.get("state", "")
-    try:
-        record = VnodeRecord(
+    with reading(command, number, line):
+        state = values["state"]
+        return VnodeRecord(
             name=matched(_VNODE, values["Name"], "a name"),
             host=NodeName(matched(_HOST, _host(values), "a host")),
             state="" if _twice(pairs) else state,
@@ -193,13 +187,6 @@ def _vnode(command: str, number: int, line: str) -> VnodeRecord:
                 if key.startswith(_AVAILABLE) and value == "True"
             ),
         )
-    except KeyError as exc:
-        raise UnparsableError(command, f"line {number} has no {exc.args[0]}", sample=line) from exc
-    except ValueError as exc:
-        raise UnparsableError(command, f"line {number} has {exc}", sample=line) from exc
-    if "state" not in values:
-        raise UnparsableError(command, f"line {number} has no state", sample=line)
-    return record
 
 
 def _twice(pairs: list[tuple[str, str, str]]) -> bool:
@@ -231,7 +218,7 @@ def _job(command: str, number: int, line: str) -> JobRecord:
     for key, ispair, value in map(pair, fields(line)):
         if ispair and key in _JOB_KEYS:
             values.setdefault(key, value)
-    try:
+    with reading(command, number, line):
         state = values["job_state"]
         where = values.get("exec_vnode") or values.get("exec_host", "")
         # A job that is not among the first any more may keep what was expected of it.
@@ -246,7 +233,3 @@ def _job(command: str, number: int, line: str) -> JobRecord:
             expected=moment(values.get("estimated.start_time", "")),
             planned=() if planned is None else vnodes(planned),
         )
-    except KeyError as exc:
-        raise UnparsableError(command, f"line {number} has no {exc.args[0]}", sample=line) from exc
-    except ValueError as exc:
-        raise UnparsableError(command, f"line {number} has {exc}", sample=line) from exc

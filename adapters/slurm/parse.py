@@ -5,13 +5,14 @@ whole shape, so that a line is either understood or refused.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import hostlist
 
 from adapters.base import UnparsableError
+from adapters.records import lines, reading
 from daemon.core.types import NodeName
 
 NODES = ("scontrol", "show", "node", "--all", "--oneliner")
@@ -110,7 +111,7 @@ def parse_nodes(text: str) -> tuple[NodeRecord, ...]:
         return ()
     records: dict[NodeName, NodeRecord] = {}
     in_free_text = False
-    for number, line in _lines(command, text):
+    for number, line in lines(command, text):
         if not line.startswith("NodeName="):
             # A reason with a newline in it goes on here.  Somebody may even write a
             # whole record that way: then there are two of one name, see below.
@@ -135,7 +136,7 @@ def parse_jobs(text: str) -> tuple[JobRecord, ...]:
     command = JOBS[0]
     return tuple(
         _job(command, number, line)
-        for number, line in _lines(command, text)
+        for number, line in lines(command, text)
         # Printed above the jobs of each cluster when clusters were named, even with
         # --noheader.
         if line and not line.startswith("CLUSTER: ")
@@ -153,7 +154,7 @@ def parse_reservations(text: str) -> tuple[ReservationRecord, ...]:
     if text.strip() in {"", "No reservations in the system"}:
         return ()
     found: list[ReservationRecord] = []
-    for number, line in _lines(command, text):
+    for number, line in lines(command, text):
         record = _UPCOMING.fullmatch(line)
         if record is not None:
             name, start, nodes = record.groups()
@@ -212,13 +213,6 @@ def expand(command: str, expression: str) -> tuple[NodeName, ...]:
     return tuple(map(NodeName, names))
 
 
-def _lines(command: str, text: str) -> Iterator[tuple[int, str]]:
-    if text and not text.endswith("\n"):
-        raise UnparsableError(command, "the last line is cut off", sample=text[-200:])
-    # Not splitlines: it also splits where a free text has a form feed or the like.
-    return enumerate(text.split("\n")[:-1], start=1)
-
-
 def _head(line: str) -> str:
     """Return the part of a record that Slurm alone has written."""
     found = [place for key in _FREE_TEXTS if (place := line.find(key)) >= 0]
@@ -230,10 +224,10 @@ def _node(command: str, number: int, line: str) -> NodeRecord:
     pairs = [p for word in _head(line).split() if (p := word.partition("="))[0] in _KEYS]
     fields = {key: value for key, _, value in pairs}
     contradicted = len(fields) < len(pairs)
-    try:
+    with reading(command, number, line):
         state, total = fields["State"], _count(fields["CPUTot"])
         reservation = _RESERVATION.search(line) if "ReservationName=" in line else None
-        record = NodeRecord(
+        return NodeRecord(
             name=_name(fields["NodeName"]),
             words=state if _STATE.fullmatch(state) and not contradicted else "",
             # Without the cores and the memory that Slurm keeps for the system.
@@ -247,11 +241,6 @@ def _node(command: str, number: int, line: str) -> NodeRecord:
             features=_list(fields.get("ActiveFeatures", "")),
             reservation=reservation[1] if reservation else "",
         )
-    except KeyError as exc:
-        raise UnparsableError(command, f"line {number} has no {exc.args[0]}", sample=line) from exc
-    except ValueError as exc:
-        raise UnparsableError(command, f"line {number} has {exc}", sample=line) from exc
-    return record
 
 
 def _job(command: str, number: int, line: str) -> JobRecord:
