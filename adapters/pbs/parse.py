@@ -13,7 +13,18 @@ from datetime import datetime
 
 from adapters.base import UnparsableError
 from adapters.pbs import words
-from adapters.pbs.values import count, fields, is_zero, listed, matched, mib, moment, pair, vnodes
+from adapters.pbs.values import (
+    VNODE,
+    count,
+    fields,
+    is_zero,
+    listed,
+    matched,
+    mib,
+    moment,
+    pair,
+    vnodes,
+)
 from adapters.records import lines, reading
 from daemon.core.types import NodeName
 
@@ -42,7 +53,6 @@ _JOB_KEYS = (
 )
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VNODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\]#@-]*")
 _JOB = re.compile(r"[0-9]{1,18}(?:\[[0-9]{0,18}\])?(?:\.[A-Za-z0-9._-]+)?")
 _RESERVATION = re.compile(r"[A-Z][0-9]{1,18}(?:\.[A-Za-z0-9._-]+)?")
 
@@ -172,7 +182,7 @@ def _vnode(command: str, number: int, line: str) -> VnodeRecord:
     with reading(command, number, line):
         state = values["state"]
         return VnodeRecord(
-            name=matched(_VNODE, values["Name"], "a name"),
+            name=matched(VNODE, values["Name"], "a name"),
             host=NodeName(matched(_HOST, _host(values), "a host")),
             state="" if _twice(pairs) else state,
             cpus=count(values.get(f"{_AVAILABLE}ncpus", values.get("pcpus", "0"))),

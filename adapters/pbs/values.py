@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-_VNODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\]#@-]*")
+VNODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\]#@-]*")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _SIZE = re.compile(r"([0-9]{1,15})([kmgtp]?)([bw]?)", re.IGNORECASE)
 _ZERO = re.compile(r"[0:.]*[kmgtp]?[bw]?", re.IGNORECASE)
@@ -39,7 +39,7 @@ def listed(text: str) -> tuple[str, ...]:
 def vnodes(expression: str) -> tuple[str, ...]:
     """Return those of ``(n1:ncpus=4)+(n2[0]:ncpus=2+n2[1]:ncpus=2)``, or of ``n1/0*4+n2/0``."""
     names = [re.split("[:/]", part.strip("()"))[0] for part in expression.split("+")]
-    return tuple(dict.fromkeys(matched(_VNODE, name, "a vnode") for name in names))
+    return tuple(dict.fromkeys(matched(VNODE, name, "a vnode") for name in names))
 
 
 def moment(text: str) -> datetime | None:
