@@ -7,16 +7,12 @@ attributes in the same order; where both were captured a test compares them.
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "data"
+from tests.unit.captured import DATA
+
 MASTER = DATA / "openpbs-23.06.06-master-cd7ab5e"
 RELEASE = DATA / "openpbs-23.06.06"
 _EPOCHS = ("last_state_change_time", "last_used_time")
-
-
-def read(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def nodes_dsv(text: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from adapters.mock_pbs.model import Model
 from adapters.mock_pbs.nouns import Cluster, Vnode
 from adapters.mock_pbs.programs import run
-from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv, read
+from tests.unit.captured import read
+from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv
 
 #: What only a kernel, a clock or an account can know; all else the model must know by itself.
 JOB_FACTS = (

@@ -10,8 +10,8 @@ import pytest
 from adapters.mock_slurm import text
 from adapters.mock_slurm.ledger import Act, Ledger
 from adapters.mock_slurm.programs import run
+from tests.unit.captured import DATA, read
 
-DATA = Path(__file__).parents[1] / "data"
 OWN = ("22.05.8", "26.05.5")
 #: What only a machine can know.
 FACTS = (
@@ -24,10 +24,6 @@ SITE = (
     "CfgTRES",
 )
 SECONDS = {"SLURM_TIME_FORMAT": "%s"}
-
-
-def read(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def facts_of(captured: str, keys: tuple[str, ...]) -> dict[str, dict[str, str]]:

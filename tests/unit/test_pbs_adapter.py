@@ -13,20 +13,20 @@ from adapters.pbs.parse import JOBS, NODES, RESERVATIONS
 from adapters.pbs.site import HOOKS, SERVER, VERSION
 from daemon.core.types import ClaimSource, NodeName, NodeState
 from tests.contract.clock import ManualClock
-from tests.unit.pbs_text import MASTER, RELEASE, nodes_dsv, read
+from tests.unit.captured import read
+from tests.unit.pbs_text import MASTER, RELEASE, nodes_dsv
+from tests.unit.scripts import Scripts
 
 DATA = MASTER / "02-one-running"
 DOWN = RELEASE / "17-server-down"
 N1 = NodeName("n1")
 
 
-class Programs:
+class Programs(Scripts):
     """A folder with PBS's commands, which print what real ones printed."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = folder / "log"
-        self.log.touch()
+        super().__init__(folder)
         self.say(
             "pbsnodes",
             f"case $1 in --version) echo 'pbs_version = 23.06.06';; *) cat {folder}/nodes;; esac",
@@ -42,14 +42,6 @@ class Programs:
 
     def nodes(self, text: str) -> None:
         (self.folder / "nodes").write_bytes(text.encode("utf-8", "surrogateescape"))
-
-    def say(self, program: str, script: str) -> None:
-        path = self.folder / program
-        path.write_text(f'#!/bin/sh\necho "{program} $*" >> {self.log}\n{script}\n')
-        path.chmod(0o755)
-
-    def calls(self) -> list[str]:
-        return self.log.read_text().splitlines()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from adapters.pbs.parse import JobRecord, parse_jobs, parse_nodes, parse_reservations
 from adapters.pbs.picture import draw
 from daemon.core.types import ClaimSource, Node, NodeName, NodeState
-from tests.unit.pbs_text import DATA, MASTER, RELEASE, jobs_dsv, nodes_dsv, read
+from tests.unit.captured import DATA, read
+from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv
 
 TAKEN = datetime(2026, 12, 1, 8, tzinfo=UTC)
 SITUATIONS = sorted(path.parent for path in MASTER.glob("*/pbsnodes_a.out"))

@@ -11,6 +11,7 @@ from adapters.base import UnparsableError, UnreachableError
 from adapters.slurm.adapter import SlurmAdapter, SlurmSettings
 from adapters.slurm.parse import CONFIG, JOBS, NODES, RESERVATIONS, VERSION
 from daemon.core.types import ClaimSource, NodeName, NodeState
+from tests.unit.scripts import Scripts
 
 DATA = Path(__file__).parents[1] / "data/slurm-22.05.8/look"
 RESERVED = DATA.parent / "07-reservation/scontrol_show_reservation.out"
@@ -32,13 +33,11 @@ class FixedClock:
         raise AssertionError("nobody should wait")
 
 
-class Programs:
+class Programs(Scripts):
     """A folder with a scontrol and a squeue that print what a real one printed."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = folder / "log"
-        self.log.touch()
+        super().__init__(folder)
         self.say("squeue", f"cat {DATA}/allocated/squeue.out")
         self.say(
             "scontrol",
@@ -46,14 +45,6 @@ class Programs:
             f" *node*) cat {DATA}/allocated/scontrol_show_node.out;;"
             f" *config*) cat {DATA}/idle/config.out;; *) cat {DATA}/idle/version.out;; esac",
         )
-
-    def say(self, program: str, script: str) -> None:
-        path = self.folder / program
-        path.write_text(f'#!/bin/sh\necho "{program} $*" >> {self.log}\n{script}\n')
-        path.chmod(0o755)
-
-    def calls(self) -> list[str]:
-        return self.log.read_text().splitlines()
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from adapters.slurm.parse import (
 )
 from adapters.slurm.picture import draw
 from daemon.core.types import ClaimSource, Node, NodeName, NodeState
+from tests.unit.captured import DATA, read
 
-DATA = Path(__file__).parents[1] / "data"
 #: After everything that was captured.
 TAKEN = datetime(2026, 12, 3, tzinfo=UTC)
 NODE_FILES = sorted(DATA.glob("slurm-*/**/scontrol_show_node.out"))
@@ -52,10 +52,6 @@ LETTERS = {
     NodeState.UNAVAILABLE: "u",
     NodeState.UNKNOWN: "?",
 }
-
-
-def read(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def short(path: Path) -> str:
