@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -21,43 +20,23 @@ from adapters.pbs.picture import draw
 from adapters.pbs.site import parse_hooks, parse_mom, parse_server, parse_version
 from adapters.pbs.words import WORDS, judge
 from daemon.core.types import NodeState
+from tests.property.mutated import mutations
+from tests.unit.captured import DATA, decoded
 
-DATA = Path(__file__).parents[1] / "data"
 TAKEN = datetime(2026, 12, 1, tzinfo=UTC)
 NODES = (DATA / "openpbs-23.06.06-master-cd7ab5e/14-vnodes/pbsnodes_av_dsv.out").read_bytes()
 MANGLED = (DATA / "openpbs-23.06.06/08-down/pbsnodes_a_dsv.out").read_bytes()
 JOBS = (DATA / "openpbs-23.06.06/03-priority-pending/qstat_f_dsv.out").read_bytes()
+FILLINGS = (
+    *(b"\n", b"\nName=n1|state=free", b"|state=free", b"^\nJob Id: 1.x|"),
+    *(b"|", b"\\", b"^\n"),
+)
 
 
-def decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def mutations(original: bytes) -> st.SearchStrategy[bytes]:
-    """Real output with a piece cut out, doubled, or replaced."""
-    place = st.integers(0, len(original))
-    filling = st.one_of(
-        st.binary(max_size=30),
-        st.sampled_from(
-            [
-                b"\n",
-                b"\nName=n1|state=free",
-                b"|state=free",
-                b"^\nJob Id: 1.x|",
-                b"|",
-                b"\\",
-                b"^\n",
-            ]
-        ),
-    )
-
-    def change(start: int, end: int, new: bytes) -> bytes:
-        return original[:start] + new + original[end:]
-
-    return st.builds(change, place, place, filling) | st.binary(max_size=200)
-
-
-@given(mutations(NODES) | mutations(MANGLED), mutations(JOBS))
+@given(
+    mutations(NODES, *FILLINGS) | mutations(MANGLED, *FILLINGS),
+    mutations(JOBS, *FILLINGS),
+)
 @example(NODES, JOBS)
 @example(MANGLED, JOBS)
 @example(NODES + NODES, JOBS + JOBS)

@@ -4,7 +4,6 @@ import contextlib
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -23,34 +22,19 @@ from adapters.slurm.parse import (
 from adapters.slurm.picture import draw
 from adapters.slurm.words import judge
 from daemon.core.types import NodeState
+from tests.property.mutated import mutations
+from tests.unit.captured import DATA, decoded
 
-DATA = Path(__file__).parents[1] / "data/slurm-22.05.8/look"
+LOOK = DATA / "slurm-22.05.8/look"
 TAKEN = datetime(2026, 12, 1, tzinfo=UTC)
-NODES = (DATA / "drained/scontrol_show_node.out").read_bytes()
-JOBS = (DATA / "names/squeue.out").read_bytes()
+NODES = (LOOK / "drained/scontrol_show_node.out").read_bytes()
+JOBS = (LOOK / "names/squeue.out").read_bytes()
+FILLINGS = (b"\n", b"\nNodeName=n1 ", b" State=IDLE ", b"|", b" Reason=", b"=", b" ")
 WORDS = (
     *("IDLE", "ALLOCATED", "MIXED", "DOWN", "UNKNOWN", "FUTURE", "ERROR", "CLOUD", "DYNAMIC_NORM"),
     *("DRAIN", "PLANNED", "RESERVED", "MAINTENANCE", "COMPLETING", "NOT_RESPONDING", "POWER_DOWN"),
     *("SOMETHING_NEW", "idle", "IDLE*", "IDLE-", "", "BLOCKED", "REBOOT_REQUESTED", "IDLE~"),
 )
-
-
-def decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def mutations(original: bytes) -> st.SearchStrategy[bytes]:
-    """Real output with a piece cut out, doubled, or replaced."""
-    place = st.integers(0, len(original))
-    filling = st.one_of(
-        st.binary(max_size=30),
-        st.sampled_from([b"\n", b"\nNodeName=n1 ", b" State=IDLE ", b"|", b" Reason=", b"=", b" "]),
-    )
-
-    def change(start: int, end: int, new: bytes) -> bytes:
-        return original[:start] + new + original[end:]
-
-    return st.builds(change, place, place, filling) | st.binary(max_size=200)
 
 
 def whitelisted(record: NodeRecord) -> bool:
@@ -78,7 +62,7 @@ def pictured(nodes: bytes, jobs: bytes) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(mutations(NODES), mutations(JOBS))
+@given(mutations(NODES, *FILLINGS), mutations(JOBS, *FILLINGS))
 @example(NODES, JOBS)
 @example(b"NodeName=\xff State=IDLE\n", b"1|RUNNING|9999999999999|n[1-\n")
 @example(NODES + NODES, JOBS)
