@@ -1,19 +1,18 @@
-"""A bench on the PBS stand-ins: real programs over one PBS model, in a time that a test moves."""
+"""A bench on the PBS stand-ins: real programs over one PBS model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from adapters import commands
 from adapters.mock_pbs.model import Model
 from adapters.mock_pbs.nouns import Cluster as PbsCluster
 from adapters.mock_pbs.nouns import Vnode
 from adapters.mock_pbs.store import Standins
 from adapters.pbs.adapter import PbsAdapter, PbsSettings
 from daemon.clock import Clock
-from daemon.core.types import Cluster, NodeName
-from tests.contract.clock import ManualClock
+from daemon.core.types import NodeName
+from tests.contract.programs_bench import ProgramsBench
 
 _CORES = 4
 
@@ -23,7 +22,7 @@ def cluster(*nodes: str, cores: int = _CORES) -> PbsCluster:
     return PbsCluster(vnodes=[Vnode(name=name, host=name, ncpus=cores) for name in nodes])
 
 
-class PbsBench:
+class PbsBench(ProgramsBench):
     """Makes things happen through qsub, qdel, qsig and pbsnodes."""
 
     full_words = "job-busy"
@@ -32,25 +31,16 @@ class PbsBench:
         self, folder: Path, nodes: int = 4, clock: Clock | None = None, *, real_time: bool = False
     ) -> None:
         self._real_time = real_time
-        self.nodes = tuple(NodeName(f"n{number}") for number in range(1, nodes + 1))
-        self.clock = clock or ManualClock()
         self.standins = Standins(folder)
+        super().__init__(self.standins.bin_dir, nodes, clock)
         self.standins.install(cluster(*self.nodes))
-        bin_dir = str(self.standins.bin_dir)
-        self.adapter = PbsAdapter(PbsSettings(bin_dir=bin_dir, timeout_seconds=30), self.clock)
+        settings = PbsSettings(bin_dir=str(self.bin_dir), timeout_seconds=30)
+        self.adapter = PbsAdapter(settings, self.clock)
         self.tell_time()
 
     def tell_time(self) -> None:
-        """Let the model's time be the clock's."""
         with self._model():
             pass
-
-    def run(self, *argv: str) -> str:
-        """Run one of PBS's programs."""
-        self.tell_time()
-        answer = commands.run(argv, timeout_seconds=30, bin_dir=str(self.standins.bin_dir))
-        assert (0, "") == (answer.code, answer.err), argv
-        return answer.out
 
     def submit(self, *nodes: NodeName, limit: timedelta = timedelta(minutes=10)) -> int:
         select = "+".join(f"1:ncpus={_CORES}:vnode={node}" for node in nodes)
@@ -82,19 +72,6 @@ class PbsBench:
     def restore(self) -> None:
         with self._model() as model:
             model.cluster.dead = False
-
-    def look(self) -> Cluster:
-        """Look at the cluster as it is now."""
-        self.tell_time()
-        return self.adapter.look()
-
-    def until(self, condition: Callable[[Cluster], bool]) -> Cluster:
-        for _ in range(20):
-            self.clock.wait(1)
-            found = self.look()
-            if condition(found):
-                return found
-        raise AssertionError(f"never came true; last: {dict(self.adapter.look().nodes)}")
 
     @contextmanager
     def _model(self) -> Iterator[Model]:

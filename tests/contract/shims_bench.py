@@ -1,18 +1,16 @@
 """A bench on mock-Slurm's shims: real programs over the cluster model."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from adapters import commands
 from adapters.mock_slurm.ledger import Ledger, Shims
 from adapters.slurm.adapter import SlurmAdapter, SlurmSettings
 from daemon.clock import Clock
-from daemon.core.types import Cluster, NodeName
-from tests.contract.clock import ManualClock
+from daemon.core.types import NodeName
+from tests.contract.programs_bench import ProgramsBench
 
 
-class ShimsBench:
+class ShimsBench(ProgramsBench):
     """Makes things happen through sbatch, scancel and scontrol."""
 
     full_words = "ALLOCATED"
@@ -20,26 +18,17 @@ class ShimsBench:
     def __init__(
         self, folder: Path, version: str, nodes: int = 4, clock: Clock | None = None
     ) -> None:
-        self.nodes = tuple(NodeName(f"n{number}") for number in range(1, nodes + 1))
-        self.clock = clock or ManualClock()
+        self.shims = Shims(folder)
+        super().__init__(self.shims.bin_dir, nodes, clock)
         now = self.clock.now().timestamp()
         machines = [(str(node), 4, 4000) for node in self.nodes]
-        self.shims = Shims(folder)
         self.shims.install(Ledger(version=version, machines=machines, start=now, now=now))
-        settings = SlurmSettings(bin_dir=str(self.shims.bin_dir), timeout_seconds=30)
+        settings = SlurmSettings(bin_dir=str(self.bin_dir), timeout_seconds=30)
         self.adapter = SlurmAdapter(settings, self.clock)
 
     def tell_time(self) -> None:
-        """Let the model's time be the clock's."""
         with self.shims.ledger() as ledger:
             ledger.now = self.clock.now().timestamp()
-
-    def run(self, *argv: str) -> str:
-        """Run one of Slurm's programs."""
-        self.tell_time()
-        answer = commands.run(argv, timeout_seconds=30, bin_dir=str(self.shims.bin_dir))
-        assert (0, "") == (answer.code, answer.err), argv
-        return answer.out
 
     def submit(self, *nodes: NodeName, limit: timedelta = timedelta(minutes=10)) -> int:
         minutes = f"--time={limit.total_seconds() / 60:g}"
@@ -69,12 +58,3 @@ class ShimsBench:
     def restore(self) -> None:
         with self.shims.ledger() as ledger:
             ledger.dead = False
-
-    def until(self, condition: Callable[[Cluster], bool]) -> Cluster:
-        for _ in range(20):
-            self.clock.wait(1)
-            self.tell_time()
-            cluster = self.adapter.look()
-            if condition(cluster):
-                return cluster
-        raise AssertionError(f"never came true; last: {dict(self.adapter.look().nodes)}")

@@ -26,7 +26,7 @@ class PbsStage(Stage):
 
     def batch_system(self, nodes: int) -> BatchAdapter:
         self.pbs = PbsBench(self.folder, nodes, self.clock)
-        return create(PbsSettings(bin_dir=str(self.pbs.standins.bin_dir)), self.clock)
+        return create(PbsSettings(bin_dir=str(self.pbs.bin_dir)), self.clock)
 
     def tell_time(self) -> None:
         self.pbs.tell_time()

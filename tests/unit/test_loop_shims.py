@@ -24,7 +24,7 @@ class ShimsStage(Stage):
 
     def batch_system(self, nodes: int) -> BatchAdapter:
         self.shims = ShimsBench(self.folder, "24.11.5", nodes, self.clock)
-        return create(SlurmSettings(bin_dir=str(self.shims.shims.bin_dir)), self.clock)
+        return create(SlurmSettings(bin_dir=str(self.shims.bin_dir)), self.clock)
 
     def tell_time(self) -> None:
         self.shims.tell_time()
@@ -69,7 +69,7 @@ def test_a_claim_is_heeded_although_the_jobs_are_not_told(stage: ShimsStage) -> 
     node = stage.node(job)
     assert node is not None
     stage.shims.submit(NodeName(node))
-    (stage.shims.shims.bin_dir / "squeue").write_text("#!/bin/sh\necho sorry >&2\nexit 1\n")
+    (stage.shims.bin_dir / "squeue").write_text("#!/bin/sh\necho sorry >&2\nexit 1\n")
     stage.run(3)
 
     assert stage.state(job) is JobState.PARKED
