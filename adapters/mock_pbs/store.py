@@ -3,23 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from adapters.mock_pbs.model import Model
 from adapters.mock_pbs.nouns import Chunk, Cluster, Job, Reservation, Vnode
 from adapters.standins import Folder
-from daemon.clock import Clock, SystemClock
+from daemon.clock import SystemClock
 
 PROGRAMS = ("pbsnodes", "qstat", "qsub", "qdel", "qsig", "qhold", "qrls", "pbs_rstat", "qmgr")
 
 
 class Standins(Folder):
     """A folder with PBS's programs, and the cluster that they speak of."""
-
-    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
-        super().__init__(folder)
-        self._clock = clock or SystemClock()
 
     def install(self, cluster: Cluster) -> None:
         """Place the programs and the cluster, which is as it is given."""
@@ -30,7 +25,7 @@ class Standins(Folder):
         """Open the cluster at this moment; what was changed in it is kept when the block ends."""
         with self._opened() as document:
             cluster = _cluster(document)
-            now = self._clock.now().timestamp() if cluster.now is None else cluster.now
+            now = SystemClock().now().timestamp() if cluster.now is None else cluster.now
             model = Model(cluster, float(int(now)))
             model.cycle()
             yield model
