@@ -32,6 +32,7 @@ from daemon.core.types import (
     Owner,
     SegmentRef,
 )
+from daemon.desk.following import log_of
 from daemon.executor import Executor
 from daemon.observer import Observer, Watch
 from daemon.recovery import recover
@@ -279,6 +280,10 @@ class Stage:
     def node(self, job: JobId) -> str | None:
         segment = self.job(job).segment
         return None if segment is None else segment.node
+
+    def counted(self, job: JobId) -> list[int]:
+        """Return the numbers that the job has printed."""
+        return [int(number) for number in b"".join(log_of(self.tools, job)).split()]
 
 
 def await_condition(condition: Callable[[], bool], seconds: float = _QUIET_SECONDS) -> None:

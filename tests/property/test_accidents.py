@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from daemon.core.history import Change
 from daemon.core.types import Job, JobId, JobState, NodeName
-from daemon.desk.following import log_of
 from migration.base import EngineError, EngineUnreachableError, NodeUnfitError, NotSavedError
 from migration.fake import Program
 from tests.stage import Stage
@@ -158,17 +157,13 @@ def _mend(stage: Stage, jobs: list[JobId]) -> None:
         assert waited < _PATIENCE_SECONDS, [stage.job(job) for job in jobs]
         _pass(stage, jobs, 5, step=5)
         waited += 5
-    before = [len(_log(stage, job)) for job in jobs]
+    before = [len(stage.counted(job)) for job in jobs]
     _pass(stage, jobs, 5)
     for job, length in zip(jobs, before, strict=True):
-        log = _log(stage, job)
+        log = stage.counted(job)
         assert len(log) > length
         assert list(range(len(log))) == log, stage.job(job)
 
 
 def _runs(stage: Stage, job: JobId) -> bool:
     return stage.state(job) is JobState.RUNNING and len(stage.engine.living(job)) == 1
-
-
-def _log(stage: Stage, job: JobId) -> list[int]:
-    return [int(number) for number in b"".join(log_of(stage.tools, job)).split()]

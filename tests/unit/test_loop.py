@@ -26,7 +26,6 @@ from daemon.core.types import (
     SegmentRef,
     SegmentView,
 )
-from daemon.desk.following import log_of
 from daemon.recovery import clear_late
 from migration.base import (
     EngineUnreachableError,
@@ -56,10 +55,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
-def _log(stage: Stage, job: int) -> list[int]:
-    return [int(n) for n in b"".join(log_of(stage.tools, job)).split()]  # type: ignore[arg-type]
-
-
 def test_a_job_runs_to_its_end(stage: Stage) -> None:
     """
     A job that is left alone completes with its exit code and its whole log.
@@ -72,7 +67,7 @@ def test_a_job_runs_to_its_end(stage: Stage) -> None:
 
     ended = stage.job(job)
     assert (JobState.COMPLETED, 0) == (ended.state, ended.exit_code)
-    assert list(range(30)) == _log(stage, job)
+    assert list(range(30)) == stage.counted(job)
     assert not stage.engine.living(job)
 
 
@@ -104,7 +99,7 @@ def test_a_claim_moves_the_job_without_a_gap(stage: Stage) -> None:
     assert stage.state(job) is JobState.RUNNING
     assert first != stage.node(job)
     stage.run(10)
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     assert len(log) >= 19
     found = stage.job(job)
@@ -221,7 +216,7 @@ def test_a_claim_that_goes_away_lets_the_job_go_on(stage: Stage) -> None:
 
     assert (stage.state(job), stage.node(job)) == (JobState.RUNNING, node)
     stage.run(5)
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
 
 
@@ -307,7 +302,7 @@ def test_a_killed_container_is_a_fault_of_the_node(stage: Stage) -> None:
     assert stage.state(job) is JobState.RUNNING
     assert timedelta(seconds=10) <= stage.job(job).lost
     assert [Outcome.CRASHED, Outcome.RUNNING] == [s.outcome for s in stage.store.segments(job)]
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
 
 
@@ -358,7 +353,7 @@ def test_a_lost_answer_to_a_checkpoint_loses_nothing(stage: Stage) -> None:
 
     assert stage.state(job) is JobState.RUNNING
     assert timedelta() == stage.job(job).lost
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
 
 
@@ -386,7 +381,7 @@ def test_another_daemon_takes_over(stage: Stage, moment: str) -> None:
     assert stage.state(job) is JobState.RUNNING
     assert timedelta() == stage.job(job).lost
     assert 1 == len(stage.engine.living(job))
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
 
 
@@ -466,7 +461,7 @@ def test_a_job_without_checkpoints_starts_again(stage: Stage) -> None:
     stage.run(6)
 
     assert stage.state(job) is JobState.RUNNING
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     assert len(log) < 10
     assert timedelta(seconds=10) <= stage.job(job).lost
@@ -483,7 +478,7 @@ def test_a_job_that_saves_itself_keeps_its_whole_log(stage: Stage) -> None:
     stage.run(6)
 
     assert stage.state(job) is JobState.RUNNING
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(10)) == log[:10]
     assert 0 in log[10:]
     assert timedelta() == stage.job(job).lost
@@ -709,7 +704,7 @@ def test_many_claims_lose_nothing(tmp_path: Path) -> None:
         stage.run(3)
         assert all(len(stage.engine.living(job)) <= 1 for job in jobs)
     stage.run(10)
-    logs = [_log(stage, job) for job in jobs]
+    logs = [stage.counted(job) for job in jobs]
     stage.close()
 
     assert all(list(range(len(log))) == log for log in logs)
@@ -906,7 +901,7 @@ def test_a_log_that_could_not_be_kept_at_once_is_kept_later(
     assert stage.state(job) is JobState.COMPLETED
     stage.run(10)
 
-    assert list(range(30)) == _log(stage, job)
+    assert list(range(30)) == stage.counted(job)
     assert list(range(30)) == [int(n) for n in written[-1].split()]
 
 
@@ -922,7 +917,7 @@ def test_a_log_that_was_not_kept_is_read_where_it_is(stage: Stage) -> None:
     stage.look()
 
     assert stage.state(job) is JobState.PARKED
-    assert list(range(10)) == _log(stage, job)
+    assert list(range(10)) == stage.counted(job)
 
 
 def test_a_drain_during_a_probe_is_kept(stage: Stage) -> None:

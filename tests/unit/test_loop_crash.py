@@ -16,7 +16,7 @@ from daemon.core.types import (
     NodeName,
     Outcome,
 )
-from daemon.desk.following import follow, log_of
+from daemon.desk.following import follow
 from migration.base import EngineError, NodeUnfitError, NotResumableError
 from migration.fake import Program
 from tests.stage import Stage
@@ -38,10 +38,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path, programs=PROGRAMS)
     yield stage
     stage.close()
-
-
-def _log(stage: Stage, job: JobId) -> list[int]:
-    return [int(n) for n in b"".join(log_of(stage.tools, job)).split()]
 
 
 def _node(stage: Stage, job: JobId) -> NodeName:
@@ -76,7 +72,7 @@ def test_a_crash_costs_what_came_after_the_last_checkpoint(stage: Stage) -> None
     assert JobState.RUNNING is stage.state(job)
     assert [None, 1] == [s.resumed_from for s in stage.store.segments(job)]
     assert timedelta(seconds=25) <= stage.job(job).lost <= timedelta(seconds=35)
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     assert len(log) > 30
 
@@ -93,7 +89,7 @@ def test_a_node_that_is_lost_costs_one_interval(stage: Stage) -> None:
     assert lost != _node(stage, job)
     assert stage.job(job).lost < EVERY + timedelta(seconds=60)
     assert 0 == stage.job(job).faults
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     assert log[:300] == [int(n) for n in stage.engine.written(job).split()][:300]
     stage.run(60)
@@ -116,7 +112,7 @@ def test_crashes_in_a_row_leave_one_sequence(stage: Stage) -> None:
     stage.settle()
 
     assert JobState.COMPLETED is stage.state(job)
-    assert list(range(500)) == _log(stage, job)
+    assert list(range(500)) == stage.counted(job)
     assert list(range(500)) == [int(n) for n in stage.engine.written(job).split()]
 
 
@@ -248,7 +244,7 @@ def test_nobody_waits_for_what_was_printed_on_a_dead_node(stage: Stage) -> None:
     stage.settle()
     assert JobState.COMPLETED is stage.state(job)
 
-    assert list(range(100)) == _log(stage, job)
+    assert list(range(100)) == stage.counted(job)
     followed = b"".join(follow(stage.tools, job))
     assert list(range(100)) == [int(n) for n in followed.split()]
 
@@ -263,7 +259,7 @@ def test_the_log_of_a_job_out_of_reach_is_there_as_far_as_it_was_kept(stage: Sta
     stage.run(stage.policy.silence.total_seconds() + 5)
 
     assert JobState.UNREACHABLE is stage.state(job)
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     assert 25 <= len(log) <= 35
 
@@ -363,7 +359,7 @@ def test_a_damaged_generation_is_not_the_last_word(stage: Stage) -> None:
     assert older == stage.store.segments(job)[-1].resumed_from
     assert EVERY <= stage.job(job).lost
     stage.run(10)
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     written = [int(n) for n in stage.engine.written(job).split()]
     assert list(range(len(written))) == written
@@ -441,7 +437,7 @@ def test_a_lost_node_takes_no_log_along_that_was_kept(stage: Stage) -> None:
     """
     job = stage.submit("count")
     stage.run(60)
-    kept = len(_log(stage, job))
+    kept = len(stage.counted(job))
     for node in ("n1", "n2"):
         if node != stage.node(job):
             stage.observer.set_drained(NodeName(node), drained=True)
@@ -451,6 +447,6 @@ def test_a_lost_node_takes_no_log_along_that_was_kept(stage: Stage) -> None:
     stage.run(5)
 
     assert JobState.PARKED is stage.state(job)
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert 25 <= len(log) <= kept
     assert list(range(len(log))) == log

@@ -9,7 +9,6 @@ import pytest
 from adapters.base import BatchAdapter
 from adapters.registry import PbsSettings, create
 from daemon.core.types import JobState, NodeName
-from daemon.desk.following import log_of
 from migration.fake import Program
 from tests.contract.pbs_bench import PbsBench
 from tests.stage import Stage
@@ -41,10 +40,6 @@ def stage(tmp_path: Path) -> Iterator[PbsStage]:
     stage.close()
 
 
-def _log(stage: Stage, job: int) -> list[int]:
-    return [int(n) for n in b"".join(log_of(stage.tools, job)).split()]  # type: ignore[arg-type]
-
-
 def test_a_job_moves_out_of_the_way_of_priority_jobs(stage: PbsStage) -> None:
     """
     Each qsub for its node sends it to another one, without a gap, and qdel lets it back.
@@ -62,7 +57,7 @@ def test_a_job_moves_out_of_the_way_of_priority_jobs(stage: PbsStage) -> None:
         stage.pbs.end(priority)
     stage.run(3)
 
-    log = _log(stage, job)
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     found = stage.job(job)
     assert (3, 3, timedelta()) == (found.evictions, found.migrations, found.lost)
@@ -83,7 +78,7 @@ def test_a_full_cluster_parks_the_job_until_a_priority_job_ends(stage: PbsStage)
     stage.pbs.end(first)
     stage.run(100, step=20)
     assert (JobState.COMPLETED, 0) == (stage.state(job), stage.job(job).exit_code)
-    assert list(range(9)) == _log(stage, job)
+    assert list(range(9)) == stage.counted(job)
 
 
 def test_what_is_free_and_not_idle_is_left_alone(stage: PbsStage) -> None:

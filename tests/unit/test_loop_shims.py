@@ -9,7 +9,6 @@ import pytest
 from adapters.base import BatchAdapter
 from adapters.registry import SlurmSettings, create
 from daemon.core.types import JobState, NodeName
-from daemon.desk.following import log_of
 from migration.fake import Program
 from tests.contract.shims_bench import ShimsBench
 from tests.stage import Stage
@@ -54,7 +53,7 @@ def test_a_job_moves_out_of_the_way_of_priority_jobs(stage: ShimsStage) -> None:
         stage.shims.end(priority)
     stage.run(3)
 
-    log = [int(number) for number in b"".join(log_of(stage.tools, job)).split()]
+    log = stage.counted(job)
     assert list(range(len(log))) == log
     found = stage.job(job)
     assert (2, 2, timedelta()) == (found.evictions, found.migrations, found.lost)
