@@ -93,12 +93,13 @@ def _qstat(model: Model, argv: Sequence[str]) -> Said:
         known = {name.split(".", 1)[0]: (name, job) for name, job in listed}
         missing = [name for name in asked.jobs if name.split(".", 1)[0] not in known]
         errors = "".join(f"qstat: Unknown Job Id {_full(model, name)}\n" for name in missing)
-        wanted = {name.split(".", 1)[0] for name in asked.jobs}
+        wanted = dict.fromkeys(name.split(".", 1)[0] for name in asked.jobs)
         listed = [known[name] for name in wanted if name in known]
-    full = [(name, attributes.of_job(model, job)) for name, job in listed]
-    printed = text.table(listed)
     if asked.f:
+        full = [(name, attributes.of_job(model, job)) for name, job in listed]
         printed = text.jobs_dsv(full) if asked.F == "dsv" else text.jobs(full)
+    else:
+        printed = text.table(listed)
     return Said(printed, errors, 153 if errors else 0)
 
 

@@ -321,6 +321,17 @@ def test_commands_change_what_others_see() -> None:
     assert "qdel: illegally formed job identifier: nosuch\n" == run(model, "qdel", ["nosuch"]).err
 
 
+def test_jobs_that_are_named_are_told_in_that_order() -> None:
+    """
+    As qstat does, which asks for one after the other.
+    """
+    model = Model(cluster(1), at("07:00:00"))
+    names = [run(model, "qsub", ["s.sh"]).out.strip() for _ in range(9)][::-1]
+
+    rows = run(model, "qstat", names).out.splitlines()[2:]
+    assert names == [row.split()[0] for row in rows]
+
+
 @pytest.mark.parametrize(
     ("order", "during", "after"),
     [("R", "R60 R60 Q10", "Q10 Q10 R42"), ("D", "R42 R42 Q10", "R42"), ("S", "S45 S45 R42", "")],
