@@ -80,20 +80,24 @@ def _reserve(ledger: Ledger, pairs: dict[str, str]) -> Said:
 
 
 def _squeue(ledger: Ledger, argv: Sequence[str], facts: text.Facts) -> Said:
-    asked = dict(word.removeprefix("--").partition("=")[::2] for word in argv)
+    asked = _options(argv)
     if asked.get("format") != _FORMAT:
         return Said("", "squeue: error: these columns are not modelled\n", 1)
     return Said(text.jobs(ledger.model(), facts))
 
 
 def _sbatch(ledger: Ledger, argv: Sequence[str], _: text.Facts) -> Said:
-    asked = dict(word.removeprefix("--").partition("=")[::2] for word in argv)
+    asked = _options(argv)
     act = Act(at=ledger.now, what="submit", job=ledger.next_job)
     act.nodes = sorted(filter(None, asked.get("nodelist", "").split(",")))
     act.seconds = 60.0 * float(asked.get("time", "60"))
     ledger.next_job += 1
     ledger.acts.append(act)
     return Said(f"{act.job}\n" if "parsable" in asked else f"Submitted batch job {act.job}\n")
+
+
+def _options(argv: Sequence[str]) -> dict[str, str]:
+    return dict(word.removeprefix("--").partition("=")[::2] for word in argv)
 
 
 def _scancel(ledger: Ledger, argv: Sequence[str], _: text.Facts) -> Said:
