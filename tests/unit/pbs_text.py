@@ -7,12 +7,19 @@ attributes in the same order; where both were captured a test compares them.
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
-from tests.unit.captured import DATA
+from tests.unit.captured import DATA, read
 
 MASTER = DATA / "openpbs-23.06.06-master-cd7ab5e"
 RELEASE = DATA / "openpbs-23.06.06"
 _EPOCHS = ("last_state_change_time", "last_used_time")
+
+
+def nodes_text(folder: Path) -> str:
+    """Return what tells of each vnode where there are several on a host."""
+    vnodes = folder / "pbsnodes_av.out"
+    return read(vnodes if vnodes.exists() else folder / "pbsnodes_a.out")
 
 
 def nodes_dsv(text: str) -> str:

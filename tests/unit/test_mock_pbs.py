@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from adapters.mock_pbs.model import Model
 from adapters.mock_pbs.nouns import Cluster, Vnode
 from adapters.mock_pbs.programs import run
 from tests.unit.captured import read
-from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv
+from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv, nodes_text
 
 #: What only a kernel, a clock or an account can know; all else the model must know by itself.
 JOB_FACTS = (
@@ -188,11 +187,6 @@ def played(situation: str) -> Model:
         job = model.job(int(line.split(".")[0].removeprefix("Job Id: ")))
         job.attributes = {key: facts[key] for key in JOB_FACTS if key in facts}
     return model
-
-
-def nodes_text(folder: Path) -> str:
-    vnodes = folder / "pbsnodes_av.out"
-    return read(vnodes if vnodes.exists() else folder / "pbsnodes_a.out")
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)

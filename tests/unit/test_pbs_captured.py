@@ -13,7 +13,7 @@ from adapters.pbs.parse import JobRecord, parse_jobs, parse_nodes, parse_reserva
 from adapters.pbs.picture import draw
 from daemon.core.types import ClaimSource, Node, NodeName, NodeState
 from tests.unit.captured import DATA, read
-from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv
+from tests.unit.pbs_text import MASTER, RELEASE, jobs_dsv, nodes_dsv, nodes_text
 
 TAKEN = datetime(2026, 12, 1, 8, tzinfo=UTC)
 SITUATIONS = sorted(path.parent for path in MASTER.glob("*/pbsnodes_a.out"))
@@ -64,9 +64,8 @@ def short(path: Path) -> str:
 
 
 def picture(folder: Path) -> dict[NodeName, Node]:
-    vnodes = folder / "pbsnodes_av.out"
-    text = read(vnodes if vnodes.exists() else folder / "pbsnodes_a.out")
-    return dict(draw(parse_nodes(nodes_dsv(text)), jobs_in(folder), {}, taken(folder)))
+    text = nodes_dsv(nodes_text(folder))
+    return dict(draw(parse_nodes(text), jobs_in(folder), {}, taken(folder)))
 
 
 def taken(folder: Path) -> datetime:
