@@ -24,7 +24,7 @@ def pbs(tmp_path_factory: pytest.TempPathFactory) -> PbsBench:
 
 @pytest.fixture(scope="module")
 def service(pbs: PbsBench) -> Iterator[Service]:
-    batch = {"kind": "pbs", "bin_dir": str(pbs.standins.bin_dir), "conf": "", "poll_seconds": 1}
+    batch = {"kind": "pbs", "bin_dir": str(pbs.bin_dir), "conf": "", "poll_seconds": 1}
     with Service.start(settings=QUICK | {"batch": batch}) as service:
         yield service
 
