@@ -6,11 +6,11 @@ jobs/<id>/<epoch>.<generation>.log   the same until a checkpoint from which it w
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from daemon.core.types import Epoch, Generation, JobId
+from daemon.durable import write_whole
 
 _CHUNK = 1 << 20
 
@@ -78,16 +78,4 @@ class Spool:
 
     def _put(self, path: Path, chunks: Iterable[bytes]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        folder = os.open(path.parent, os.O_DIRECTORY | os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(path, chunks)

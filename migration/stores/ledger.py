@@ -4,13 +4,13 @@ One small file for each job, in the daemon's own state.  A node is written down 
 anything of the job is made there, and stays until all of it is known to be deleted.
 """
 
-import os
 import threading
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from daemon.core.types import Generation, JobId, NodeName
+from daemon.durable import write_whole
 from migration.manifest import Manifest
 
 #: To be deleted: everything.
@@ -78,7 +78,7 @@ class Ledger:
         """Replace what is known of a job, durably; with no node left nothing is."""
         path = self._folder / f"{job}.json"
         if page.nodes:
-            _write_whole(path, page.model_dump_json().encode())
+            write_whole(path, [page.model_dump_json().encode()])
         else:
             path.unlink(missing_ok=True)
         with self._lock:
@@ -92,17 +92,3 @@ class Ledger:
         with self._lock:
             pages = [(job, page.nodes.get(node)) for job, page in self._pages.items()]
         return tuple(job for job, held in pages if held is not None and held.due is not None)
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    half = path.with_name(f"{path.name}.half")
-    with half.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

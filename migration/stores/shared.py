@@ -20,6 +20,7 @@ from daemon.core.types import (
     NodeName,
     SegmentRef,
 )
+from daemon.durable import write_whole
 from migration import manifest as names
 from migration.manifest import (
     CheckpointReceipt,
@@ -57,9 +58,9 @@ class SharedStore:
             marked, _, mark = memory.read_text().partition("\n")
         self._mark = mark
         if marked != here and not (self._root / names.ROOT_MARK).exists():
-            _write_whole(self._root / names.ROOT_MARK, mark)
+            write_whole(self._root / names.ROOT_MARK, [mark.encode()])
         self.check_root()
-        _write_whole(memory, f"{here}\n{mark}")
+        write_whole(memory, [f"{here}\n{mark}".encode()])
 
     def check_root(self) -> None:
         """
@@ -97,7 +98,7 @@ class SharedStore:
         if kind is None:
             keep.unlink(missing_ok=True)
         else:
-            _write_whole(keep, f"{ref.epoch} {kind}\n")
+            write_whole(keep, [f"{ref.epoch} {kind}\n".encode()])
         self._receipt(ref, names.checkpoint_receipt_name(ref.epoch)).unlink(missing_ok=True)
         return None
 
@@ -200,15 +201,6 @@ class SharedStore:
 
     def _receipt(self, ref: SegmentRef, name: str) -> Path:
         return self.folder(ref.job) / names.RECEIPTS / name
-
-
-def _write_whole(path: Path, text: str) -> None:
-    half = path.with_name(f"{path.name}.half")
-    with half.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
 
 
 def _delete(folder: Path) -> None:
