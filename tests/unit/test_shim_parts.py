@@ -518,6 +518,7 @@ def test_only_data_is_hashed_late(shim: ModuleType, name: str, size: int, expect
         ("runc version 1.1.5+ds1\ncommit: 1.1.5", "1.1.5+ds1"),
         ("Version: 4.2.1\n", "4.2.1"),
         ("tar (GNU tar) 1.34\n", "1.34"),
+        ("*** Zstandard CLI (64-bit) v1.5.4, by Yann Collet ***\n", "1.5.4"),
         ("", ""),
     ],
 )
