@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from tests.unit.generations import CONTENT, INSTANCE, SITE_KEY, write_generation
-
-SHIM = Path(__file__).parents[2] / "migration" / "runtime" / "stopgap-runc"
+from tests.unit.shim_module import SHIM
 
 
 class Node:
