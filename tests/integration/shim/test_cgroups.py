@@ -6,15 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.integration.shim.kit import RUNTIME
 from tests.testbed import wait_until
+from tests.unit import shim_module
 
 pytestmark = pytest.mark.bed
 #: A hybrid machine has both hierarchies; a unified one only the second.
@@ -35,12 +33,7 @@ def shim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
     control = "freezer.state" if request.param == "v1" else "cgroup.procs"
     if not any((folder / control).exists() for folder in (tree, *tree.iterdir())):
         pytest.skip(f"no cgroups of {request.param} here")
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = SourceFileLoader("stopgap_runc", str(RUNTIME / "stopgap-runc"))
-    spec = spec_from_loader("stopgap_runc", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
+    module = shim_module.load()
     monkeypatch.setattr(module, "TREE", str(tree))
     monkeypatch.setattr(module, "UNIFIED", request.param == "v2")
     return module
