@@ -18,12 +18,11 @@ from migration.base import EngineError, EngineUnreachableError, StartOrder
 from migration.container import LABEL_EPOCH, LABEL_INSTANCE, LABEL_JOB
 from migration.docker import EngineSaidError, name_part
 from migration.engine import FIRST_CANARY, DockerEngine
-from migration.manifest import one_line
 from migration.nodes import CANARY
 from migration.settings import Site, at
 from migration.stores.base import Store
 from migration.ticket import Keys
-from migration.words import PROLOG_CAME
+from migration.words import PROLOG_CAME, plain
 
 ROUNDS = 3
 IMAGE, IMAGE_TAG = "stopgap/canary", "1"
@@ -36,12 +35,6 @@ _LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _PATIENCE = timedelta(seconds=30)
 _DEADLINE_SECONDS = 60.0
 _LINES = 3
-#: CRIU 4.2 and runc 1.1, and what they mean.
-_CAUSES = (
-    ("Can't get rlimit", "CRIU lacks CAP_SYS_RESOURCE on this node"),
-    ("failed to find criu", "there is no CRIU on this node, or not in nodes.path"),
-    ('exec: "criu"', "there is no CRIU on this node, or not in nodes.path"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +135,7 @@ class Prober:
         except EngineUnreachableError:
             raise
         except EngineError as exc:
-            return (), plain_words(str(exc))
+            return (), plain(str(exc))
 
     def _flight(self, order: StartOrder) -> tuple[Round, ...]:
         figures: list[Round] = []
@@ -232,14 +225,6 @@ def check_song(log: bytes) -> None:
     for number, line in enumerate(lines):
         if line != f"{number} ok":
             raise CanaryLostError(f"the canary's line {number} is {line!r}")
-
-
-def plain_words(reason: str) -> str:
-    """Put the commonest causes before the engine's own words."""
-    for words, cause in _CAUSES:
-        if words in reason:
-            return f"{cause} ({one_line(reason)})"
-    return one_line(reason)
 
 
 def _image() -> bytes:

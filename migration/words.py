@@ -97,8 +97,10 @@ def plain(reason: str) -> str:
     reason = one_line(reason)
     for pattern, words in _PLAIN.items():
         found = re.search(pattern, reason)
-        if found:
-            return f"{words.format(**found.groupdict())} ({_first_error(reason)})"
+        told = words.format(**found.groupdict()) if found else ""
+        if told:
+            # Whoever passes a reason on may put it so once more.
+            return reason if reason.startswith(told) else f"{told} ({_first_error(reason)})"
     return reason
 
 

@@ -138,3 +138,11 @@ def test_criu_is_put_into_plain_words(said: str, words: str) -> None:
 def test_unknown_reasons_stay_as_they_are() -> None:
     """On one line."""
     assert "something went wrong" == plain("something\n  went wrong\n")
+
+
+def test_plain_words_are_put_once() -> None:
+    """Whoever passes a reason on may not know whether it has been put so before."""
+    once = plain("Error (criu/cr-dump.c:389): Can't get rlimit 0: Operation not permitted")
+
+    assert once.startswith("CRIU lacks CAP_SYS_RESOURCE on this node (Error")
+    assert once == plain(once)
